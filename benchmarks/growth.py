@@ -120,9 +120,9 @@ def _cores(n: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _powers(most: int, least: int) -> list[int]:
-    """Powers of ten from `least` to `most`."""
-    sizes = [least]
+def _powers(most: int, smallest: int) -> list[int]:
+    """Powers of ten from `smallest` to `most`."""
+    sizes = [smallest]
     while sizes[-1] * 10 <= most:
         sizes.append(sizes[-1] * 10)
     return sizes
@@ -132,10 +132,10 @@ def run(directory: Path, packets: int | None, repeat: int) -> dict[str, pd.DataF
     most = packets or 10_000_000
     table = _Table(min(repeat, RUNS))
     tools = _tools()
-    least = mawi_like(directory, 10_000)
+    smallest = mawi_like(directory, 10_000)
     for command in tools.values():  # whatever is compiled is compiled now
         subprocess.run(
-            command(least), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+            command(smallest), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
         )
     simulated(10_000, 10)
 

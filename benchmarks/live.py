@@ -89,14 +89,14 @@ def _names(repeat: int) -> pd.DataFrame:
             for group in groups:
                 for cca, (names, likely) in _watched(group, model, lead_s=rng.uniform(4, 12)).items():
                     right[cca].append([name == cca for name in (*names, *likely)])
-                    said = [f"{n or '-'} ({m})" for n, m in zip(names, likely, strict=True)]
-                    print(f"    {what}, {cca}: {', '.join(said)}", flush=True)
+                    answers = [f"{n or '-'} ({m})" for n, m in zip(names, likely, strict=True)]
+                    print(f"    {what}, {cca}: {', '.join(answers)}", flush=True)
         for cca, rows in right.items():
             counts = np.sum(rows, axis=0)
-            told = [f"{n} at {age_s} s" for n, age_s in zip(counts, AGES_S, strict=False)]
+            shares = [f"{n} at {age_s} s" for n, age_s in zip(counts, AGES_S, strict=False)]
             among = [f"{n} at {age_s} s" for n, age_s in zip(counts[len(AGES_S) :], AGES_S, strict=True)]
             print(
-                f"  {what}, {cca}: of {len(rows)} named right {', '.join(told)}; were it known that it is one of"
+                f"  {what}, {cca}: of {len(rows)} named right {', '.join(shares)}; were it known that it is one of"
             )
             print(f"    {', '.join(CCAS)}: {', '.join(among)}", flush=True)
             ages = {f"right_{age_s}s": n for n, age_s in zip(counts, AGES_S, strict=False)}
@@ -120,10 +120,10 @@ def _watched(group: tuple[str, ...], model: Any, lead_s: float) -> dict[str, tup
                 if update.flows is not None:
                     reports.append(update.flows)
     slots = pd.concat(parts).sort_values(["flow_id", "slot"], ignore_index=True)
-    said = pd.concat(reports)
+    named = pd.concat(reports)
     found: dict[str, tuple[list[str], list[str]]] = {}
     for port, cca in ports.items():
-        flow = said[said.dport == port]
+        flow = named[named.dport == port]
         names = [str(x) if x else "" for x in (_last(flow.cca[flow.age_s <= age_s]) for age_s in AGES_S)]
         values = slots.loc[slots.flow_id == _last(flow.flow_id), list(model.inputs)]
         array = values.to_numpy(dtype=float, na_value=np.nan)

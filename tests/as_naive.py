@@ -19,14 +19,14 @@ def read(source: Any, **options: Any) -> tuple[Capture, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TruncatedCaptureWarning)
         cap = cct.read_capture(source, frame_numbers=True, **options)
-    said = [str(w.message) for w in caught if issubclass(w.category, TruncatedCaptureWarning)]
-    assert cap.meta.truncated == bool(said)
-    return cap, said
+    notes = [str(w.message) for w in caught if issubclass(w.category, TruncatedCaptureWarning)]
+    assert cap.meta.truncated == bool(notes)
+    return cap, notes
 
 
 def read_bytes(data: bytes, **options: Any) -> Capture:
-    cap, said = read(io.BytesIO(data), **options)
-    assert not said
+    cap, notes = read(io.BytesIO(data), **options)
+    assert not notes
     return cap
 
 
@@ -34,8 +34,8 @@ def assert_as_naive(data: bytes, tunnel: str = "outer", timeout_s: float | None 
     """The capture is what the naive twin reads, in every column, key and count."""
     timeout_ns = None if timeout_s is None or timeout_s > 1e12 else round(timeout_s * 1e9)
     expected = naive.read(data, tunnel == "inner", timeout_ns)
-    cap, said = read(io.BytesIO(data), tunnel=tunnel, flow_timeout_s=timeout_s)
-    assert bool(said) == expected.file.damaged
+    cap, notes = read(io.BytesIO(data), tunnel=tunnel, flow_timeout_s=timeout_s)
+    assert bool(notes) == expected.file.damaged
     assert cap.columns["frame"].tolist() == expected.frame_numbers
     for name in ("ts_ns", "wire_bytes"):
         assert cap.columns[name].tolist() == [getattr(frame, name) for frame, *_ in expected.rows], name

@@ -351,11 +351,11 @@ class _Message:
 
 def _read_cells(device: Device, request: Any) -> Iterator[Any]:
     """The answer to a request, made without the client, for cells of one register."""
-    asked = [entity.table_entry for entity in request.entities]
-    (number,), (from_hw,) = {e.table_id for e in asked}, {e.table_flags.from_hw for e in asked}
+    requested = [entity.table_entry for entity in request.entities]
+    (number,), (from_hw,) = {e.table_id for e in requested}, {e.table_flags.from_hw for e in requested}
     (name,) = [n for n, about in device.about.items() if about["id"] == number]
     ids = {d["singleton"]["name"]: d["singleton"]["id"] for d in device.about[name]["data"]}
-    keys = [int.from_bytes(e.key.fields[0].exact.value, "big") for e in asked]
+    keys = [int.from_bytes(e.key.fields[0].exact.value, "big") for e in requested]
     wanted = [{"$REGISTER_INDEX": {"value": key}} for key in keys]
     made = []
     for key, (_, _, cell) in zip(keys, device.find(name, wanted, 0xFFFF, from_hw), strict=True):

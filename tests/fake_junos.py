@@ -141,21 +141,21 @@ class Router:
     def _load(self, request: Any, session: object) -> str:
         self._mine(session)
         assert request.attrib["action"] == "set" and request.attrib["format"] == "text"
-        said, failed = "", 0
+        reply, failed = "", 0
         for line in (request.findtext("{*}configuration-set") or "").splitlines():
             verb, _, path = line.strip().partition(" ")
             if "nonsense" in line:  # the other lines are loaded all the same, as Junos does
-                said += error(Refusal("syntax error", word="nonsense"))
+                reply += error(Refusal("syntax error", word="nonsense"))
                 failed += 1
             elif verb == "set" and path not in self.candidate:
                 self.candidate.append(path)
             elif verb == "delete":
                 kept = [x for x in self.candidate if x != path and not x.startswith(path + " ")]
                 if kept == self.candidate:
-                    said += error(Refusal("statement not found", word=path.split()[-1]), "warning")
+                    reply += error(Refusal("statement not found", word=path.split()[-1]), "warning")
                 self.candidate = kept
         count = f"<load-error-count>{failed}</load-error-count>" if failed else OK
-        return f"<load-configuration-results>{said}{count}</load-configuration-results>"
+        return f"<load-configuration-results>{reply}{count}</load-configuration-results>"
 
     def _rollback(self, request: Any, session: object) -> str:
         self._mine(session)

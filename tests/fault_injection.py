@@ -204,12 +204,12 @@ def _failing(
         out.mkdir(exist_ok=True)
         before = content(out / case.target)
         with fault():
-            status, said, err = call(*case.arguments(inputs, out))
+            status, output, err = call(*case.arguments(inputs, out))
         found[case.name] |= {
             "status": status,
             "err": err,
             "names": str(out / case.target) in err,
-            "said_it_wrote": "wrote" in said,
+            "reported_success": "wrote" in output,
             "kept": content(out / case.target) == before or case.fresh,
             "hidden": hidden(room),
         }
@@ -290,9 +290,9 @@ def _in_child(work: Callable[[], Any], kill_after_s: float | None = None) -> tup
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
     with os.fdopen(reader, "rb") as answer:
-        said = answer.read()
+        data = answer.read()
     _, status = os.waitpid(child, 0)
-    return status, json.loads(said) if said else None
+    return status, json.loads(data) if data else None
 
 
 def _killed(inputs: Inputs, room: Path) -> dict[str, Any]:
@@ -348,6 +348,37 @@ def _killed_case(case: Case, inputs: Inputs, room: Path) -> dict[str, Any]:
         if content(target) != new or hidden(out):
             problems.append(f"step {step}: the next run left {hidden(out)} and {content(target)}")
     return {"steps": steps, "deaths": deaths, "problems": problems}
+
+
+def killed_set(room: Path) -> list[dict[str, str]]:
+    """What is in a folder after a process was killed at each step of replacing a set of files in it."""
+    folder = room / "set"
+
+    def write(text: str) -> None:
+        with atomic.replacing_set(folder) as tmp:
+            for name in "abc":
+                (tmp / name).write_text(text)
+
+    def run(step: int | None) -> int:
+        steps = _dying_at(step)
+        write("new")
+        return steps()
+
+    def left() -> dict[str, str]:
+        return {p.name: p.read_text() for p in folder.iterdir() if p.is_file()}
+
+    write("old")
+    (folder / "other").write_text("kept")
+    _, steps = _in_child(lambda: run(None))
+    found = [left()]
+    for step in range(steps):
+        _in_child(lambda: write("old"))  # also removes what the last one left
+        status, _ = _in_child(functools.partial(run, step))
+        assert status == signal.SIGKILL
+        found.append(left())
+    _in_child(lambda: run(None))  # removes what the killed ones left
+    assert not hidden(room)
+    return found
 
 
 #: Cases that are killed: one of each way to put outputs in place.

@@ -103,10 +103,10 @@ class Twin:
             return lambda *_: PASS
 
     def _decided(self, decide, facts, packet, now_ns):
-        told = self.packet
-        told.enqueued_ns, told.bytes = packet.enqueued_ns, packet.bytes
-        told.aggregate, told.ecn = packet.aggregate, packet.ecn
-        return decide(self.queue, ctypes.addressof(told), facts.packets, facts.bytes, now_ns)
+        copy = self.packet
+        copy.enqueued_ns, copy.bytes = packet.enqueued_ns, packet.bytes
+        copy.aggregate, copy.ecn = packet.aggregate, packet.ecn
+        return decide(self.queue, ctypes.addressof(copy), facts.packets, facts.bytes, now_ns)
 
     # -- the twin of one_queue.Link
 

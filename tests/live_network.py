@@ -169,11 +169,11 @@ class Network:
         for tap in taps:
             tap.send_signal(signal.SIGINT)
             assert tap.stderr is not None
-            said = tap.stderr.read().decode()
+            output = tap.stderr.read().decode()
             tap.wait()
-            dropped = re.search(r"(\d+) packets? dropped by kernel", said)
+            dropped = re.search(r"(\d+) packets? dropped by kernel", output)
             if dropped is None or int(dropped[1]):
-                pytest.skip(f"tcpdump lost packets, there is nothing to compare with: {said}")
+                pytest.skip(f"tcpdump lost packets, there is nothing to compare with: {output}")
 
     def shape(self, rate_mbps: float, limit_bytes: int) -> None:
         """A bottleneck at ``out0``."""

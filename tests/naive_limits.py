@@ -65,26 +65,27 @@ def signs(
 
     # round trips
     whole = [range(i * width, (i + 1) * width) for i in range(n // width)]
-    told = [i for i, part in enumerate(whole) if sum(came[t] for t in part) > 0]
+    active = [i for i, part in enumerate(whole) if sum(came[t] for t in part) > 0]
     found = {
-        "rounds": len(told), "rtt_slots": rtt, "idle_share": idle / n, "resends": resends, "resent_bytes": resent_bytes,
+        "rounds": len(active), "rtt_slots": rtt, "idle_share": idle / n, "resends": resends,
+        "resent_bytes": resent_bytes,
         "rate_spread": NAN, "peak_share": NAN, "unforced_share": NAN, "queue_share": NAN, "loss_share": NAN,
         "own_queue": NAN,
     }  # fmt: skip
-    if not told:
+    if not active:
         return found
-    rates = [sum(came[t] for t in whole[i]) / width for i in told]
-    skipped = len(told) // 8
+    rates = [sum(came[t] for t in whole[i]) / width for i in active]
+    skipped = len(active) // 8
     mean_rate = statistics.fmean(rates[skipped:])
     found["rate_spread"] = statistics.pstdev(rates[skipped:]) / mean_rate if mean_rate > 0 else 0.0
-    found["loss_share"] = sum(i in broken for i in told) / len(told)
+    found["loss_share"] = sum(i in broken for i in active) / len(active)
     if not two_ways:
         return found
-    means = [statistics.fmean(flight[t] for t in whole[i]) for i in told]
-    peaks = [max(flight[t] for t in whole[i]) for i in told]
-    found["peak_share"] = sum(peak >= max(peaks) - 1600 / 1448 * segment for peak in peaks) / len(told)
-    lossy = [i in broken for i in told]
-    steps = {k: means[k] - means[k - 1] for k in range(max(skipped, 1), len(told))}
+    means = [statistics.fmean(flight[t] for t in whole[i]) for i in active]
+    peaks = [max(flight[t] for t in whole[i]) for i in active]
+    found["peak_share"] = sum(peak >= max(peaks) - 1600 / 1448 * segment for peak in peaks) / len(active)
+    lossy = [i in broken for i in active]
+    steps = {k: means[k] - means[k - 1] for k in range(max(skipped, 1), len(active))}
     risen = sum(step for step in steps.values() if step > 0)
     fallen = -sum(step for step in steps.values() if step <= 0)
     unforced = -sum(step for k, step in steps.items() if step <= 0 and not any(lossy[max(k - 2, 0) : k + 1]))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The first process of a guest that handles queue disciplines roughly; it writes `said` and `dmesg`, and halts.
+# The first process of a guest that handles queue disciplines roughly; it writes `output` and `dmesg`, and halts.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ LC_ALL=C
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -8,7 +8,7 @@ mount -t tmpfs tmpfs /mnt
 mkdir /mnt/run
 mount -t hostfs -o /proc/self/cwd run /mnt/run
 cd /mnt/run || exit
-exec >said 2>&1
+exec >output 2>&1
 
 cat >/mnt/flood.py <<'PYTHON'
 import socket, sys

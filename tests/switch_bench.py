@@ -146,7 +146,7 @@ class ModelBench(Bench):
         settled: Callable[[int], bool] | None = None,
     ) -> list[Answer]:
         ports = [port] * len(packets) if isinstance(port, int) else list(port)
-        frames = [told.header(n) + frame for n, (told, frame) in enumerate(packets)]
+        frames = [given.header(n) + frame for n, (given, frame) in enumerate(packets)]
         answers: list[Answer | None] = [None] * len(packets)
         step = in_flight if in_flight < 64 else max(len(packets), 1)
         for begin in range(0, len(packets), step):
@@ -182,13 +182,13 @@ class Bmv2Bench(Bench):
             poll.register(sock.fileno(), select.EPOLLIN)
         by_file = {sock.fileno(): number for number, sock in self.sockets.items()}
         sent = done = 0
-        heard = time.monotonic()
+        last_answer = time.monotonic()
         while done < len(packets):
             while sent < len(packets) and sent - done < in_flight:
                 if sent != done and ports[sent] != ports[sent - 1]:
                     break
-                told, frame = packets[sent]
-                self.sockets[ports[sent]].send(told.header(sent) + frame)
+                given, frame = packets[sent]
+                self.sockets[ports[sent]].send(given.header(sent) + frame)
                 sent += 1
             for file, _ in poll.poll(0.2):
                 while (answer := self._received(by_file[file])) is not None:
@@ -196,9 +196,9 @@ class Bmv2Bench(Bench):
                     assert answers[index] is None, f"packet {index} came out twice: {answers[index]}, {what}"
                     answers[index] = what
                     done += 1
-                    heard = time.monotonic()
+                    last_answer = time.monotonic()
                     _wait_until(settled, index)
-            if time.monotonic() - heard > _PATIENCE_S:
+            if time.monotonic() - last_answer > _PATIENCE_S:
                 lost = [i for i, a in enumerate(answers[:sent]) if a is None]
                 raise AssertionError(f"no answer to {len(lost)} of {sent} packets, the first is {lost[0]}")
         poll.close()

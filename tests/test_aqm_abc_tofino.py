@@ -147,7 +147,7 @@ def like(aqm, **parameters):
     return Abc(meter_memory_s=aqm.meter_s(), **parameters)
 
 
-def test_the_memory_is_nearly_that_asked_for():
+def test_the_memory_is_close_to_the_requested_one():
     assert TofinoAbc().meter_s() == pytest.approx(3.0, rel=0.04)
     for seconds in (0.05, 1.0, 30.0):
         assert 2**-0.5 <= TofinoAbc(meter_memory_s=seconds).meter_s() / seconds <= 2**0.5

@@ -45,7 +45,7 @@ def test_a_row_is_that_run(results):
     assert row.score == pytest.approx(summary["utilisation"] * summary["jain_index"] * queueing)
 
 
-def test_it_tells_the_known_apart(results):
+def test_it_distinguishes_known_ones(results):
     """A deep buffer is full and late, CoDel is early, flow queueing is fair."""
     mean = results.groupby("aqm").mean(numeric_only=True)
     assert mean.mean_delay_ms["tail_drop"] > 5 * mean.mean_delay_ms["codel"]
@@ -89,7 +89,7 @@ class DropsTcp(cct.aqm.Aqm):
 
 
 @pytest.mark.parametrize("aqm", [DropsArrivals, DropsDepartures, DropsTcp])
-def test_whoever_lets_nothing_through_scores_zero_and_is_told(aqm):
+def test_an_aqm_that_sends_nothing_scores_zero_with_a_note(aqm):
     with pytest.warns(UserWarning, match=rf"'{aqm.name}' scores 0 in 'two flows'.*dropped"):
         found = league([aqm, "codel"], SHORT, seeds=1)
     assert found.score[0] == 0 < found.score[1]

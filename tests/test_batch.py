@@ -120,7 +120,7 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("nostore://bucket/x.pcap", "nostore"),
     ],
 )
-def test_what_means_no_capture_is_said_and_the_rest_is_found(capture: str, reason: str) -> None:
+def test_paths_that_are_no_captures_are_reported_and_others_found(capture: str, reason: str) -> None:
     pytest.importorskip("fsspec")
     found, without = find_sources([capture, MIXED])
     assert [source.url for source in found] == [str(MIXED)]
@@ -610,12 +610,12 @@ class ByRate:
     slot_ms = SETTINGS.slot_ms
 
     def __init__(self) -> None:
-        self.asked: list[list[int]] = []
+        self.calls: list[list[int]] = []
 
     def predict_slots(self, slots: pd.DataFrame) -> pd.DataFrame:
         schema.check(slots, "slots")
         assert slots.attrs["slot_ms"] == SETTINGS.slot_ms
-        self.asked.append(slots.flow_id.unique().tolist())
+        self.calls.append(slots.flow_id.unique().tolist())
         found = slots.groupby("flow_id").in_bytes.agg(["mean", "size"]).reset_index()
         names = np.where(found["mean"] > found["mean"].median(), "bbr", "reno").astype(object)
         names[found["size"] < 50] = None
@@ -641,17 +641,17 @@ def test_predictions_are_made_of_the_slots_that_are_there(
     monkeypatch.setattr("cctoolkit.batch.cca._ROWS", 400)
     model = ByRate()
     rows = classify(dataset, capture, model)
-    flows = [flow for call in model.asked for flow in call]
+    flows = [flow for call in model.calls for flow in call]
     long = read(dataset, "slots").flow_id.unique()
     assert flows == long.tolist()  # each once, although the file was read in pieces
-    assert len(model.asked) > 1
+    assert len(model.calls) > 1
     found = read(dataset, "cca")
     assert list(found) == list(TABLES["cca"])
     assert len(found) == rows == len(long)
     assert set(found.cca.dropna()) == {"bbr", "reno"}
     assert found.cca.isna().any()  # and no word that stands for it
     assert classify(dataset, capture, model) == 0
-    assert [flow for call in model.asked for flow in call] == flows
+    assert [flow for call in model.calls for flow in call] == flows
 
     other = ByRate()
     other.name = "by-rate-2"

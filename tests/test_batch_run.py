@@ -132,14 +132,14 @@ def test_a_model_of_ours_on_two_workers(tmp_path: Path) -> None:
     found = pd.read_parquet(tmp_path / "out" / "cca")
     assert set(found.model) == {model.name}
     assert len(found.dropna(subset="cca")) > 2
-    for capture, said in found.groupby("capture", observed=True):
+    for capture, named in found.groupby("capture", observed=True):
         (path,) = (trace for trace in TRACES if str(capture).startswith(trace.name.removesuffix(".pcap.gz")))
         cap = cct.read_capture(path)
-        slots = cct.compute_slots(cap, slot_ms=model.slot_ms, flow_ids=said.flow_id)
+        slots = cct.compute_slots(cap, slot_ms=model.slot_ms, flow_ids=named.flow_id)
         expected = load(folder).predict_slots(slots)
-        assert said.flow_id.tolist() == expected.flow_id.tolist()
-        assert said.cca.fillna("").tolist() == expected.cca.fillna("").tolist()
-        assert said.probability.to_numpy() == pytest.approx(
+        assert named.flow_id.tolist() == expected.flow_id.tolist()
+        assert named.cca.fillna("").tolist() == expected.cca.fillna("").tolist()
+        assert named.probability.to_numpy() == pytest.approx(
             expected.probability.to_numpy(), rel=1e-5, nan_ok=True
         )
 
@@ -164,9 +164,9 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     Path("bad.pcap").write_bytes(b"garbage")
     assert cct_batch(str(MIXED), "bad.pcap", "-o", "out") == 1
-    said = capfd.readouterr()
-    assert said.out == f"{tmp_path / 'out'}: 1 computed, 1 failed\n"
-    (line,) = said.err.splitlines()
+    output = capfd.readouterr()
+    assert output.out == f"{tmp_path / 'out'}: 1 computed, 1 failed\n"
+    (line,) = output.err.splitlines()
     assert line.startswith(f"cct: {tmp_path / 'bad.pcap'}: byte 0: expected a pcap")
     assert cct_batch(str(MIXED), "-o", "out", "--memory", "4GB") == 0
     assert capfd.readouterr().out == f"{tmp_path / 'out'}: 1 there before\n"

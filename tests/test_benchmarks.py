@@ -32,7 +32,7 @@ def test_a_result_replaces_that_of_the_same_measurement_on_the_same_machine(tmp_
     assert len(pd.read_csv(path)) == 4
 
 
-def test_nothing_is_said_without_an_earlier_result(tmp_path):
+def test_no_change_is_reported_without_an_earlier_result(tmp_path):
     assert last.last("a machine", "decode", tmp_path / "missing.csv") == {}
     assert last.change(result(1.0), None) == ""
 

@@ -129,11 +129,11 @@ def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: i
 @given(SEEDS, st.integers(1, 50))
 def test_parts_are_the_whole(seed: int, packets: int) -> None:
     data = made_file(seed)
-    cap, said = read(io.BytesIO(data))
+    cap, notes = read(io.BytesIO(data))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TruncatedCaptureWarning)
         parts = list(cct.iter_capture(io.BytesIO(data), packets, frame_numbers=True))
-    assert [str(w.message) for w in caught] == said
+    assert [str(w.message) for w in caught] == notes
     assert all(len(part) == packets for part in parts[:-1])
     for name, column in cap.columns.items():
         np.testing.assert_array_equal(column, np.concatenate([part.columns[name] for part in parts]), name)
@@ -240,8 +240,8 @@ def test_a_captured_length_beyond_its_block_is_damage(size: int) -> None:
             lying = bytearray(make("<", 0, 0, frame, 84))
             lying[20:24] = struct.pack("<I", size + more)
             good = make("<", 0, 0, frame, 84)
-            cap, said = read(io.BytesIO(made.section() + made.interface() + good + bytes(lying)))
-            assert (cap.meta.frames, bool(said)) == (kept, kept == 1)
+            cap, notes = read(io.BytesIO(made.section() + made.interface() + good + bytes(lying)))
+            assert (cap.meta.frames, bool(notes)) == (kept, kept == 1)
 
 
 def test_defaults_of_an_interface() -> None:
@@ -300,9 +300,9 @@ def test_blocks_without_packets_are_skipped_and_losses_added_up() -> None:
 
 def test_a_section_of_another_version() -> None:
     good = made.section() + made.interface() + made.enhanced("<", 0, 1, SEGMENT, len(SEGMENT))
-    cap, said = read(io.BytesIO(good + made.section("<", 2) + good))
+    cap, notes = read(io.BytesIO(good + made.section("<", 2) + good))
     assert len(cap) == 1
-    assert "version 2" in said[0]
+    assert "version 2" in notes[0]
     with pytest.raises(CaptureFormatError, match="version 2"):
         cct.read_capture(io.BytesIO(made.section("<", 2) + good))
 
@@ -562,7 +562,7 @@ def test_later_fragments_are_flows_of_their_own() -> None:
     assert (cap.keys.sport.tolist(), cap.keys.dport.tolist()) == ([1, 0], [2, 0])
 
 
-def test_what_tells_flows_apart() -> None:
+def test_what_distinguishes_flows() -> None:
     """Address, port, protocol and IP version, each alone; IPv4 and IPv6 addresses of the same bits do not meet."""
     zeros = made.ipv6(17, made.udp(1, 2), src=bytes(12) + b"\x0a\0\0\1", dst=bytes(12) + b"\x0a\0\0\2")
     packets = [
@@ -722,12 +722,12 @@ def test_what_cannot_be_selected(selectable: Capture, selection: dict[str, Any])
 def survives(data: bytes, at_least: int = 0) -> Capture | None:
     """Read damaged bytes: an error of one line, or what could be read, with a warning where it was not all."""
     try:
-        cap, said = read(io.BytesIO(data), tunnel="inner")
+        cap, notes = read(io.BytesIO(data), tunnel="inner")
     except CaptureFormatError as err:
         assert "\n" not in str(err)
         assert not at_least
         return None
-    assert all("\n" not in text for text in said)
+    assert all("\n" not in text for text in notes)
     assert cap.meta.frames >= at_least
     repr(cap)
     cap._repr_html_()
@@ -801,11 +801,11 @@ def test_a_lie_in_every_word(seed: int, value: int) -> None:
 
 def test_bad_lengths_end_the_file_with_a_warning(plain: bytes) -> None:
     lying = plain + struct.pack("<IIII", 0, 0, 262_145, 60) + bytes(100)
-    cap, said = read(io.BytesIO(lying))
+    cap, notes = read(io.BytesIO(lying))
     assert cap.meta.frames == 5000
-    assert f"byte {len(plain)}" in said[0]
-    assert "262144" in said[0]
-    assert "5000 complete frames" in said[0]
+    assert f"byte {len(plain)}" in notes[0]
+    assert "262144" in notes[0]
+    assert "5000 complete frames" in notes[0]
     assert cap.meta.notes
 
 
@@ -851,15 +851,15 @@ def test_flips_in_compressed_streams(plain: bytes, compression: str) -> None:
 def test_a_wrong_checksum_keeps_nearly_everything(plain: bytes) -> None:
     packed = bytearray(gzip.compress(plain))
     packed[-5] ^= 1
-    cap, said = read(io.BytesIO(bytes(packed)))
+    cap, notes = read(io.BytesIO(bytes(packed)))
     assert cap.meta.frames > 0.85 * 5000
-    assert "checksum" in said[0]
+    assert "checksum" in notes[0]
 
 
 def test_garbage_behind_a_member(plain: bytes) -> None:
-    cap, said = read(io.BytesIO(gzip.compress(plain) + b"garbage"))
+    cap, notes = read(io.BytesIO(gzip.compress(plain) + b"garbage"))
     assert cap.meta.frames == 5000
-    assert "gz data is damaged" in said[0]
+    assert "gz data is damaged" in notes[0]
 
 
 # ---- Bounds ----------------------------------------------------------------------------------------------------------

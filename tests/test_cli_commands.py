@@ -187,7 +187,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, message",
     [
         (("flows",), "'CAPTURE' (see cct flows --help)"),
         (("flows", RENO, "--top", "0"), "'--top'"),
@@ -199,11 +199,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
         (("info", RENO, "--\x1b[31mred"), r"\x1b[31mred"),
     ],
 )
-def test_a_wrong_option_is_one_line(run, arguments: tuple[object, ...], told: str) -> None:
+def test_a_wrong_option_is_one_line(run, arguments: tuple[object, ...], message: str) -> None:
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
     assert err.startswith("cct: ") and err.count("\n") == 1
-    assert told in err and "\x1b" not in err
+    assert message in err and "\x1b" not in err
 
 
 def test_without_a_command_there_is_help(run) -> None:
@@ -228,7 +228,7 @@ def test_what_names_hide_is_spelt_out(run, tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_name_that_is_no_text_is_told(run, tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_refused(run, tmp_path: Path) -> None:
     broken = os.fsdecode(os.fsencode(tmp_path) + b"/latin-\xe9.pcap")
     status, _, err = run("info", broken)
     assert status == 1 and r"latin-\udce9.pcap" in err

@@ -316,9 +316,9 @@ def read_quietly(source: Any, **options: Any) -> tuple[Capture | None, list[str]
             cap = cct.read_capture(source, frame_numbers=True, **options)
         except CaptureFormatError as err:
             return None, [str(err)]
-    said = [str(w.message) for w in caught if issubclass(w.category, TruncatedCaptureWarning)]
-    assert cap.meta.truncated == bool(said)
-    return cap, said
+    notes = [str(w.message) for w in caught if issubclass(w.category, TruncatedCaptureWarning)]
+    assert cap.meta.truncated == bool(notes)
+    return cap, notes
 
 
 # ---- Where they differ -----------------------------------------------------------------------------------------------
@@ -338,11 +338,11 @@ class Difference:
 
 
 def differences(file: str, run: tshark.TsharkRun, inner: bool = False) -> Iterator[Difference]:
-    cap, said = read_quietly(CAPTURES / file, tunnel="inner" if inner else "outer")
+    cap, notes = read_quietly(CAPTURES / file, tunnel="inner" if inner else "outer")
     theirs = frames_by_tshark(run, inner)
     refused = run.status != 0 and not theirs
-    if (cap is None) != refused or bool(said) != bool(run.status):
-        yield Difference(file, "status", None, said, (run.status, run.complaint, len(theirs)))
+    if (cap is None) != refused or bool(notes) != bool(run.status):
+        yield Difference(file, "status", None, notes, (run.status, run.complaint, len(theirs)))
     if cap is None:
         return
     totals = (cap.meta.frames, cap.meta.wire_bytes, cap.meta.captured_bytes)
@@ -785,10 +785,10 @@ WAYS: dict[str, Callable[[bytes], Any]] = {
 @pytest.mark.parametrize("capture", all_captures())
 def test_it_does_not_matter_how_the_bytes_arrive(capture: str) -> None:
     data = _plain(CAPTURES / capture)
-    cap, said = read_quietly(CAPTURES / capture)
+    cap, notes = read_quietly(CAPTURES / capture)
     for way, source_of in WAYS.items():
         with source_of(data) as source:
-            again, said_again = read_quietly(source)
+            again, same_notes = read_quietly(source)
             assert not source.closed, "the caller's file object is the caller's to close"
         if cap is None:
             assert again is None, way
@@ -799,14 +799,14 @@ def test_it_does_not_matter_how_the_bytes_arrive(capture: str) -> None:
         for name in ("path", "compression"):
             del here[name], there[name]
         assert here == there, way
-        assert [text.split(": ", 1)[1] for text in said] == [text.split(": ", 1)[1] for text in said_again], (
-            way
-        )
+        assert [text.split(": ", 1)[1] for text in notes] == [
+            text.split(": ", 1)[1] for text in same_notes
+        ], way
 
 
 @pytest.mark.parametrize("capture", all_captures())
 def test_parts_are_the_whole(capture: str) -> None:
-    cap, said = read_quietly(CAPTURES / capture)
+    cap, notes = read_quietly(CAPTURES / capture)
     if cap is None:
         with pytest.raises(CaptureFormatError):
             next(cct.iter_capture(CAPTURES / capture))
@@ -816,7 +816,7 @@ def test_parts_are_the_whole(capture: str) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             parts = list(cct.iter_capture(CAPTURES / capture, size, frame_numbers=True))
-        assert [str(w.message) for w in caught] == said
+        assert [str(w.message) for w in caught] == notes
         assert [len(part) for part in parts[:-1]] == [size] * (len(parts) - 1)
         joined = {name: np.concatenate([part.columns[name] for part in parts]) for name in cap.columns}
         for name, column in cap.columns.items():
@@ -862,9 +862,9 @@ def test_damaged_captures_are_as_the_naive_twin_reads_them(capture: str) -> None
         except naive_capture.NotACapture:
             assert read_quietly(io.BytesIO(damaged))[0] is None
             continue
-        cap, said = read_quietly(io.BytesIO(damaged))
+        cap, notes = read_quietly(io.BytesIO(damaged))
         assert cap is not None
-        assert bool(said) == expected.file.damaged
+        assert bool(notes) == expected.file.damaged
         assert cap.meta.frames == len(expected.file.frames)
         assert cap.meta.counts == {name: expected.counts[name] for name in cap.meta.counts}
         ours = frames_by_us(cap)

@@ -166,14 +166,14 @@ def as_the_paper_says(sharing: str, value: float, scheme: str) -> tuple[float, f
 
 
 def test_statements_agree_with_the_paper_where_the_numbers_do() -> None:
-    told = abc.statements(made_means(as_the_paper_says))
-    assert len(told) == 9 and set(told.agrees) == {"yes"}
+    statements = abc.statements(made_means(as_the_paper_says))
+    assert len(statements) == 9 and set(statements.agrees) == {"yes"}
 
 
 def test_statements_disagree_where_the_numbers_do() -> None:
-    told = abc.statements(made_means(lambda s, v, scheme: as_the_paper_says(s, v, "without ABC")))
-    assert told[told.agrees == "no"].figure.tolist() == [4, 5, 6, 6]
-    assert "48.0 Mbit/s" in told[told.paper.str.contains("no more than 32")].toolkit.iloc[0]
+    statements = abc.statements(made_means(lambda s, v, scheme: as_the_paper_says(s, v, "without ABC")))
+    assert statements[statements.agrees == "no"].figure.tolist() == [4, 5, 6, 6]
+    assert "48.0 Mbit/s" in statements[statements.paper.str.contains("no more than 32")].toolkit.iloc[0]
 
 
 def test_one_rate_is_no_rise() -> None:
@@ -393,7 +393,9 @@ def test_help_names_the_options() -> None:
 
 
 def test_the_papers_numbers_are_what_the_experiment_uses() -> None:
-    said = cct.paper_numbers("p4-abc", "parameters").drop_duplicates("quantity").set_index("quantity").paper
+    printed = (
+        cct.paper_numbers("p4-abc", "parameters").drop_duplicates("quantity").set_index("quantity").paper
+    )
     aqm = abc.scenario("cbr", 60).bottleneck.aqm
     for name in (
         "meter_memory_s",
@@ -403,7 +405,7 @@ def test_the_papers_numbers_are_what_the_experiment_uses() -> None:
         "base_packets",
         "gamma_packets",
     ):
-        assert getattr(aqm, name) == float(said[name])
+        assert getattr(aqm, name) == float(printed[name])
     assert (
         float(cct.paper_numbers("p4-abc", "Figure 6").set_index("quantity").paper["goodput_mbps_of_client_0"])
         == 32

@@ -238,7 +238,7 @@ def test_after_the_wrap_nothing_is_dropped_for_long() -> None:
     assert pauses[0] > 1 > 5 * pauses[1]
 
 
-def test_what_was_guessed_of_the_npu_does_what_is_said() -> None:
+def test_assumptions_about_the_npu_have_the_described_effect() -> None:
     plain, race = (mean(aqm, 2, "loss_percent") for aqm in (NpuCoDel(), IngressCoDel(race_us=10)))
     assert race == pytest.approx(2 * plain, rel=0.1)
     assert mean(IngressCoDel(race_us=10), 3, "mean_delay_ms") == pytest.approx(
@@ -279,9 +279,9 @@ def found() -> dict[str, Findings[codel.Settings]]:
 def test_the_papers_shapes_show(
     found: dict[str, Findings[codel.Settings]], part: str, claim: str, times: int
 ) -> None:
-    told = [s for s in found[part].statements if claim in s.claim]
-    assert len(told) == times
-    assert all(s.holds for s in told), told
+    statements = [s for s in found[part].statements if claim in s.claim]
+    assert len(statements) == times
+    assert all(s.holds for s in statements), statements
 
 
 @pytest.mark.slow
@@ -299,7 +299,7 @@ def test_numbers_of_the_paper_are_met(found: dict[str, Findings[codel.Settings]]
     assert len(tables["table1_runs"]) == 3 * len(codel.TARGETS) * SETTINGS.seeds
 
 
-def test_shapes_that_are_not_there_are_said() -> None:
+def test_missing_shapes_are_reported() -> None:
     flat = pd.DataFrame(
         {"flows": [1, 2, 3], "target": "Linux", "mean_delay_ms": [4.0, 6, 7], "loss_percent": [0.3, 0.2, 0.1]}
     )
@@ -313,8 +313,8 @@ def test_shapes_that_are_not_there_are_said() -> None:
     columns = ("mean_delay_ms", "loss_percent")
     flat = flat.assign(**{f"{name}_std": 0.1 for name in columns}, later_delay_ms=flat.mean_delay_ms)
     flat = flat.assign(paper_delay_ms=[5.7, 6.5, 7.2], paper_loss_percent=[0.05, 0.17, 0.33])
-    told = codel.conclusions.table_1({"table1": flat, "table1_runs": runs})
-    assert len(told) == 7 and not any(s.holds for s in told)
+    statements = codel.conclusions.table_1({"table1": flat, "table1_runs": runs})
+    assert len(statements) == 7 and not any(s.holds for s in statements)
 
 
 @pytest.mark.slow

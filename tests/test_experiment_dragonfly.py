@@ -63,8 +63,8 @@ def one_thread():
 
 def test_runs_of_a_minute_are_the_settings_of_the_paper() -> None:
     mine, theirs = list(dragonfly.jobs(6)), list(settings.paper(6))
-    for (changes, made), (said, paper) in zip(mine, theirs, strict=True):
-        assert changes == said
+    for (changes, made), (expected, paper) in zip(mine, theirs, strict=True):
+        assert changes == expected
         assert made == paper
 
 
@@ -81,19 +81,19 @@ def test_shorter_runs_keep_all_but_time() -> None:
 
 
 def test_backgrounds_of_figure_5_are_the_papers() -> None:
-    said = cct.paper_numbers("dragonfly", "Figure 5").set_index(["setting", "quantity"]).paper
+    printed = cct.paper_numbers("dragonfly", "Figure 5").set_index(["setting", "quantity"]).paper
     udp = dragonfly.EPOCH_BACKGROUNDS["UDP"][0]
-    assert udp.packet_bytes == 1000 * float(said["UDP background", "packet_kb"])
-    assert udp.rate_mbps * 1e6 / 8 / udp.packet_bytes == float(said["UDP background", "packets_per_s"])
+    assert udp.packet_bytes == 1000 * float(printed["UDP background", "packet_kb"])
+    assert udp.rate_mbps * 1e6 / 8 / udp.packet_bytes == float(printed["UDP background", "packets_per_s"])
     vegas = dragonfly.EPOCH_BACKGROUNDS["TCP Vegas"]
-    assert sum(flow.count for flow in vegas) == int(said["TCP Vegas background", "hosts"])
+    assert sum(flow.count for flow in vegas) == int(printed["TCP Vegas background", "hosts"])
     ((_, made),) = dragonfly.jobs(1, 5, background=(0,), others=vegas)
     assert [f.cca_name for f in made.flow_list()] == ["reno", "cubic", "bbr", *["vegas"] * 10]
 
 
 def test_lengths_have_the_papers() -> None:
-    said = cct.paper_numbers("dragonfly", "Figure 7").paper.astype(float)
-    assert set(said) <= set(dragonfly.FULL_WINDOWS_MS)
+    printed = cct.paper_numbers("dragonfly", "Figure 7").paper.astype(float)
+    assert set(printed) <= set(dragonfly.FULL_WINDOWS_MS)
 
 
 def test_sampled_windows_are_of_the_same_places_and_of_what_slots_say() -> None:
@@ -216,30 +216,30 @@ def dataset(tmp_path_factory: pytest.TempPathFactory):
 def test_inputs_are_compared_on_the_same_windows() -> None:
     """Every input of the paper's section III-A, its time gaps among them; with one tap what one tap shows."""
     trace = cct.load_run(TRACES / "cubic-bbr")
-    told: dict[tuple[str, ...], Windows] = {}
+    by_inputs: dict[tuple[str, ...], Windows] = {}
 
     class Recorder(dragonfly.Training):
         def scores(self, name, windows, *by, seeds=None):
             assert name == "Dragonfly"
-            told[windows.inputs] = windows
-            return [pd.DataFrame({"f1": [1 / len(told)]})]
+            by_inputs[windows.inputs] = windows
+            return [pd.DataFrame({"f1": [1 / len(by_inputs)]})]
 
     found = dragonfly.f1_by_input([record(trace)], Recorder(per_flow=5), 100)
     assert list(found.f1) == sorted(found.f1, reverse=True) and len(found) == len(INPUTS) + 1
-    assert set(told) == {*((name,) for name in INPUTS), FEATURE_SETS["cbiq+throughput"]}
-    first = told["cbiq_bytes",]
+    assert set(by_inputs) == {*((name,) for name in INPUTS), FEATURE_SETS["cbiq+throughput"]}
+    first = by_inputs["cbiq_bytes",]
     slots = cct.compute_slots(trace.ingress, trace.egress)
-    for (name, *_), windows in told.items():
+    for (name, *_), windows in by_inputs.items():
         assert windows.table.equals(first.table) and len(windows) == 10
         for X, row in zip(windows.X[:, :, 0], windows.table.itertuples(), strict=True):
             flow = slots[slots.flow_id == row.flow_id]
             part = flow[flow.slot.between(row.first_slot, row.first_slot + 99)]
             np.testing.assert_array_equal(X, part[name].to_numpy(np.float32, na_value=np.nan))
-    told.clear()
+    by_inputs.clear()
     labels = trace.labels[["flow_id", "cca"]]
     dragonfly.f1_by_input([record(trace.ingress, labels=labels)], Recorder(per_flow=5), 100)
-    assert ("in_bytes",) in told and ("max_arrival_gap_ns",) in told
-    assert not {("cbiq_bytes",), ("out_bytes",), FEATURE_SETS["cbiq+throughput"]} & set(told)
+    assert ("in_bytes",) in by_inputs and ("max_arrival_gap_ns",) in by_inputs
+    assert not {("cbiq_bytes",), ("out_bytes",), FEATURE_SETS["cbiq+throughput"]} & set(by_inputs)
 
 
 @pytest.mark.slow
@@ -300,7 +300,7 @@ def as_the_paper_says() -> dict[str, pd.DataFrame]:
         for n, values in {"Dragonfly": (0.9, 0.8, 0.74), "DeePCCI": (0.77, 0.6, 0.56)}.items()
         for flows, f1 in zip((0, 30, 75), values, strict=True)
     ]
-    said = {"none": (0.99, 0.95, None), "UDP": (0.95, 0.9, 0.8), "TCP Vegas": (0.98, 0.9, 0.8)}
+    accuracies_of = {"none": (0.99, 0.95, None), "UDP": (0.95, 0.9, 0.8), "TCP Vegas": (0.98, 0.9, 0.8)}
     epochs = [
         {
             "background": b,
@@ -309,7 +309,7 @@ def as_the_paper_says() -> dict[str, pd.DataFrame]:
             "seed": 0,
             "accuracy": a if a else 0.6 + 0.25 * (e % 2),
         }
-        for b, accuracies in said.items()
+        for b, accuracies in accuracies_of.items()
         for n, a in zip(dragonfly.PUBLISHED, accuracies, strict=True)
         for e in range(1, 21)
     ]
@@ -334,12 +334,12 @@ def as_the_paper_says() -> dict[str, pd.DataFrame]:
 
 
 def test_statements_agree_where_the_numbers_do() -> None:
-    told = dragonfly.statements(as_the_paper_says())
-    other = told[told.agrees == "no"]
+    statements = dragonfly.statements(as_the_paper_says())
+    other = statements[statements.agrees == "no"]
     # the cloud's numbers are not those of Mininet; that CUBIC is told from Reno is the paper's, and not ours
     assert other.figure.tolist() == ["11"] * 4 + ["10"]
     assert "Reno and CUBIC are mistaken for each other" in other.paper.iloc[-1]
-    assert {"1", "2", "5", "6", "7", "8", "9", "10", "all"} <= set(told.figure)
+    assert {"1", "2", "5", "6", "7", "8", "9", "10", "all"} <= set(statements.figure)
     assert dragonfly.statements({}).empty
 
 
@@ -367,8 +367,8 @@ def test_statements_disagree_where_the_numbers_do(table: str, column: str, chang
         dragonfly.statements(tables).set_index("paper").filter(like=sentence, axis=0).agrees.iloc[0] == "yes"
     )
     tables[table] = tables[table].assign(**{column: change(tables[table][column])})
-    told = dragonfly.statements(tables).set_index("paper").filter(like=sentence, axis=0)
-    assert told.agrees.iloc[0] == "no"
+    statements = dragonfly.statements(tables).set_index("paper").filter(like=sentence, axis=0)
+    assert statements.agrees.iloc[0] == "no"
 
 
 # ---- the whole -------------------------------------------------------------------------------------------------------

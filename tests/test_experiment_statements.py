@@ -56,13 +56,13 @@ def test_how_far_a_number_is_from_the_papers(found: float, paper: float, words: 
     ],
 )
 def test_near_is_within_the_tolerance(found: float, within: float, absolute: bool, holds: bool) -> None:
-    said = near("Table I", "a quantity", found, 10.0, within=within, absolute=absolute, unit=" ms")
-    assert said.holds is holds
-    assert "10 ms" in said.claim
-    assert said.sentence().startswith("Holds: " if holds else "**Does not hold**: ")
+    statement = near("Table I", "a quantity", found, 10.0, within=within, absolute=absolute, unit=" ms")
+    assert statement.holds is holds
+    assert "10 ms" in statement.claim
+    assert statement.sentence().startswith("Holds: " if holds else "**Does not hold**: ")
 
 
-def test_near_tells_the_spread_over_seeds() -> None:
+def test_near_reports_the_spread_over_seeds() -> None:
     one, other = (near("", "delay", Measured(5.3, std), 5.7, within=0.1, unit=" ms") for std in (0.5, 0.2))
     assert "5.30 ± 0.50 ms (7 % below, within one standard deviation)" in one.measured
     assert "standard deviation" not in other.measured
@@ -70,22 +70,22 @@ def test_near_tells_the_spread_over_seeds() -> None:
 
 
 def test_all_near_names_what_is_not() -> None:
-    said = all_near("", "loss", {"1 flow": (0.05, 0.05), "2 flows": (0.3, 0.17)}, within=0.2, unit=" %")
-    assert not said.holds and said.measured.endswith("not within 20 %: 2 flows")
-    assert said.claim == "loss is 0.05, 0.17 % (within 20 %)"
+    statement = all_near("", "loss", {"1 flow": (0.05, 0.05), "2 flows": (0.3, 0.17)}, within=0.2, unit=" %")
+    assert not statement.holds and statement.measured.endswith("not within 20 %: 2 flows")
+    assert statement.claim == "loss is 0.05, 0.17 % (within 20 %)"
     assert all_near("", "loss", {"1 flow": (0.05, 0.05)}, within=0.2).holds
 
 
 def test_tables_and_lists_of_statements() -> None:
-    said = [Statement(5, "a", "b", True), Statement(6, f"{OURS}c", "d", False)]
-    assert statements_table(said).to_dict("list") == {
+    statement = [Statement(5, "a", "b", True), Statement(6, f"{OURS}c", "d", False)]
+    assert statements_table(statement).to_dict("list") == {
         "figure": [5, 6],
         "paper": ["a", "(not in the paper) c"],
         "toolkit": ["b", "d"],
         "agrees": ["yes", "no"],
     }
-    assert bullets(said).splitlines()[1] == "- **Does not hold** (our claim): c. Measured: d."
-    assert holding(said) == "1 of 2 statements hold."
+    assert bullets(statement).splitlines()[1] == "- **Does not hold** (our claim): c. Measured: d."
+    assert holding(statement) == "1 of 2 statements hold."
 
 
 # ---- every one of them -----------------------------------------------------------------------------------------------
@@ -192,12 +192,12 @@ def never_otherwise(part: Callable[[Tables], list[Statement]], tables: Tables, *
     left = {s.claim: s for s in part(tables)}
     assert left
     for other in itertools.chain(others, changed(tables)):
-        for said in part(other):
-            before = left.get(said.claim)
-            if before is not None and said.holds != before.holds:
-                assert said.sentence() != before.sentence()
-                assert said.sentence().startswith("Holds") == said.holds
-                del left[said.claim]
+        for statement in part(other):
+            before = left.get(statement.claim)
+            if before is not None and statement.holds != before.holds:
+                assert statement.sentence() != before.sentence()
+                assert statement.sentence().startswith("Holds") == statement.holds
+                del left[statement.claim]
         if not left:
             break
     return list(left)

@@ -419,7 +419,7 @@ def without_kernel(monkeypatch, cases, run):
 
 
 @pytest.mark.slow
-def test_cases_that_the_kernel_lacks_are_left_out_and_said(tmp_path, monkeypatch):
+def test_cases_that_the_kernel_lacks_are_left_out_and_listed(tmp_path, monkeypatch):
     cases = [Case((("reno", 20),)), Case((("reno", 20),), "dualpi2")]
 
     def run(job):

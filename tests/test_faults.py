@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from documents import ROOT
-from fault_injection import ELSEWHERE, KILLED, WRITING, Case, Inputs, call, hidden, make_inputs
+from fault_injection import ELSEWHERE, KILLED, WRITING, Case, Inputs, call, hidden, killed_set, make_inputs
 from test_cli_commands import commands
 from tools import mostly_slow
 
@@ -28,6 +28,7 @@ from cctoolkit._support.atomic import (
     replacing,
     replacing_files,
     replacing_folder,
+    replacing_set,
     sweep,
 )
 from cctoolkit.errors import ParameterError
@@ -70,7 +71,7 @@ def check_failures(found: dict[str, Any]) -> None:
         *remarks, error = what["err"].splitlines()
         assert what["names"] and SUFFIX not in error and "Traceback" not in what["err"], (name, what)
         assert error.startswith("cct: ") and all(line.startswith("cct: ") for line in remarks), (name, what)
-        assert what["kept"] and not what["hidden"] and not what["said_it_wrote"], (name, what)
+        assert what["kept"] and not what["hidden"] and not what["reported_success"], (name, what)
 
 
 def injected(mode: str, inputs: Inputs, room: Path, prefix: str = "") -> dict[str, Any]:
@@ -121,6 +122,15 @@ def test_killed_at_any_step(inputs: Inputs, tmp_path: Path) -> None:
         assert what["deaths"] >= min(what["steps"], 8), (name, what)
 
 
+@on_linux
+def test_a_set_of_files_is_replaced_in_one_step(tmp_path: Path) -> None:
+    """Killed at any step, as for the folder of ``cct evaluate``: the old files or the new ones, and the others."""
+    sets = [dict.fromkeys("abc", text) | {"other": "kept"} for text in ("old", "new")]
+    found = killed_set(tmp_path)
+    assert all(there in sets for there in found), found
+    assert found.count(sets[0]) >= 3 and found.count(sets[1]) >= 3
+
+
 @pytest.mark.parametrize("code", [errno.EIO, errno.EDQUOT, errno.EROFS, errno.EFBIG])
 def test_an_error_of_the_disk_names_the_file(tmp_path: Path, code: int) -> None:
     path = tmp_path / "file.html"
@@ -153,7 +163,7 @@ def test_standard_output_on_a_full_disk(inputs: Inputs, arguments: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [("folder", "Is a directory"), ("file/below", "Not a directory"), ("file/far/below", "Not a directory")],
 )
 @pytest.mark.parametrize(
@@ -161,7 +171,9 @@ def test_standard_output_on_a_full_disk(inputs: Inputs, arguments: tuple[str, ..
     [case for case in WRITING if Path(case.target).suffix in (".html", ".csv", ".parquet", ".gz", ".tc")],
     ids=lambda case: case.name,
 )
-def test_targets_that_cannot_be(inputs: Inputs, tmp_path: Path, case: Case, target: str, said: str) -> None:
+def test_targets_that_cannot_be(
+    inputs: Inputs, tmp_path: Path, case: Case, target: str, message: str
+) -> None:
     """Said before the work, with the name that was given."""
     (tmp_path / "file").touch()
     ending = "".join(Path(case.target).suffixes)
@@ -172,7 +184,7 @@ def test_targets_that_cannot_be(inputs: Inputs, tmp_path: Path, case: Case, targ
         where.mkdir()
     case = Case(case.command, str(where.relative_to(tmp_path)), case.more)
     status, out, err = call(*case.arguments(inputs, tmp_path))
-    assert (status, err.splitlines()[-1]) == (1, f"cct: {where}: {said}"), err
+    assert (status, err.splitlines()[-1]) == (1, f"cct: {where}: {message}"), err
     assert "wrote" not in out and hidden(tmp_path) == []
 
 
@@ -226,6 +238,29 @@ def test_a_folder_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert folder.name == "run"
             (folder / text).touch()
     assert os.listdir(path) == ["new"] and os.listdir(tmp_path) == ["run"]
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_set_of_files_joins_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed: bool) -> None:
+    """In a folder that can be exchanged and in the current one, which cannot."""
+    path = tmp_path / "set"
+    (path / "below").mkdir(parents=True)
+    for name in ("a", "other", "below/deep"):
+        (path / name).write_text("old")
+    if fixed:
+        monkeypatch.chdir(path)
+    with pytest.raises(ZeroDivisionError), replacing_set(path) as folder:
+        (folder / "a").write_text("half")
+        raise ZeroDivisionError
+    kept = path.stat().st_ino
+    with replacing_set(path) as folder:
+        for name in "ab":
+            (folder / name).write_text("new")
+    assert {name: (path / name).read_text() for name in ("a", "b", "other", "below/deep")} == {
+        "a": "new", "b": "new", "other": "old", "below/deep": "old",
+    }  # fmt: skip
+    assert (path.stat().st_ino == kept) == fixed
+    assert os.listdir(tmp_path) == ["set"] and hidden(tmp_path) == []
 
 
 def left_by(code: str, folder: Path) -> subprocess.Popen[bytes]:

@@ -102,7 +102,7 @@ def test_made_captures_without_a_queue(name):
     assert claims(NO_QUEUE[name]()) == []
 
 
-def test_a_slow_answer_to_little_is_said_and_called_what_it_is():
+def test_a_slow_answer_to_a_small_request_is_reported_as_such():
     for name in ("ssh", "scada"):
         found = texts(NO_QUEUE[name]())
         assert "stays high, but fewer than two packets of its own can be waiting" in found
@@ -162,12 +162,12 @@ def test_quiet_captures_of_others(name):
 
 
 @pytest.mark.slow
-def test_whoever_has_a_queue_has_packets_in_flight():
+def test_flows_with_a_standing_queue_have_packets_in_flight():
     """Of every capture at hand: by sequence numbers, which the finding does not look at."""
     files = [p for p in sorted(SHARED.rglob("*")) if p.is_file() and p.suffix not in (".md", ".tsv")]
     if not files:
         pytest.skip("no captures beside the repository")
-    told = 0
+    checked = 0
     for file in files:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncatedCaptureWarning)
@@ -182,8 +182,8 @@ def test_whoever_has_a_queue_has_packets_in_flight():
         for row in judged[judged["loaded"] * 2 >= judged["intervals"]].itertuples():
             flight = cct.compute_slots(cap, slot_ms=100, flow_ids=[row.flow_id]).bytes_in_flight
             assert flight.median() >= 2 * 1448, file
-            told += 1
-    assert told
+            checked += 1
+    assert checked
 
 
 # --- with a bottleneck, the truth -----------------------------------------------------------------------------
@@ -199,10 +199,10 @@ def queue_stands(name: str, flow: int, direction: int) -> float:
 
 
 @pytest.mark.parametrize("name", mostly_slow(PAIRS, PAIRS[::7]))
-def test_a_standing_queue_is_said_where_the_second_tap_sees_one(name):
+def test_a_standing_queue_is_reported_where_the_second_tap_sees_one(name):
     judged = summary(name).standing_queue
-    said = judged["loaded"] * 2 >= judged["intervals"]
-    for row, claim in zip(judged.itertuples(), said, strict=True):
+    claims = judged["loaded"] * 2 >= judged["intervals"]
+    for row, claim in zip(judged.itertuples(), claims, strict=True):
         truth = queue_stands(name, row.flow_id, row.direction)
         if claim:
             assert truth >= 0.5
@@ -210,7 +210,7 @@ def test_a_standing_queue_is_said_where_the_second_tap_sees_one(name):
             assert truth < 0.5
         else:  # a few packets in a queue that an AQM keeps short are not told from two
             assert truth < 0.75
-    assert said.any() == ("standing queue" in texts(summary(name)))
+    assert claims.any() == ("standing queue" in texts(summary(name)))
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_simulated_bottlenecks_are_found(cca, rate_mbps):
     assert "standing queue" not in claims(run.egress)  # behind the queue nothing of it is to be seen
 
 
-def test_uneven_is_said_where_who_gets_less_wants_more():
+def test_unfairness_is_reported_only_if_the_slower_flow_wants_more():
     assert "uneven" in texts(summary("cubic-bbr"))
     assert "uneven" in texts(summary("testbed/udp-abuse"))  # a stream that takes all, beside one that would
     assert "uneven" not in texts(summary("fq-codel-ecn"))

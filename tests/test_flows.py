@@ -173,10 +173,10 @@ def test_sparse_flow_numbers_cost_no_memory():
     table_of(columns)  # compiled, imports done
     tracemalloc.start()  # numpy reports what it asks for: 216 bytes a flow id, zeroed lazily
     table = table_of(columns)
-    asked = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert table["packets_fwd"].tolist() == [1]
-    assert asked < 1_500_001 * 217 + 2_000_000
+    assert peak < 1_500_001 * 217 + 2_000_000
 
 
 @given(

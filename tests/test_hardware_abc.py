@@ -580,15 +580,15 @@ def differences(rows, answers, tofino_arithmetic):
     return wrong
 
 
-def asked(row, **options):
+def question(row, **options):
     """A row of a log as a packet for the switch."""
-    told = TestInput(
+    given = TestInput(
         now_ns=row["now_ns"],
         queue_depth=row["number"] if row["leaves"] else row["depth"],
         random=row["excess"] % WORD,
         input=LEAVES if row["leaves"] else ARRIVES,
     )
-    return told, frame(row["aggregate"], row["bytes"], **options)
+    return given, frame(row["aggregate"], row["bytes"], **options)
 
 
 def compared(bench, domain, rows, *, tofino_arithmetic=False, **options):
@@ -601,7 +601,7 @@ def compared(bench, domain, rows, *, tofino_arithmetic=False, **options):
         return not row["leaves"] or bench.switch.read_register("departed", 1, 1)[0] == row["number"] % WORD
 
     answers = bench.exchange(
-        [asked(row, **options) for row in rows],
+        [question(row, **options) for row in rows],
         in_flight=1 if tofino_arithmetic else 64,
         settled=None if bench.target == "bmv2" else notified,
     )

@@ -96,7 +96,7 @@ def test_an_entry_is_put_in_replaced_and_taken_out(switch: BfrtSwitch, device: D
         switch.delete_entry("wire", {"ingress_port": 2})
 
 
-def test_what_does_not_fit_is_said_before_the_switch_is_asked(switch: BfrtSwitch, device: Device) -> None:
+def test_values_that_do_not_fit_are_refused_before_any_request(switch: BfrtSwitch, device: Device) -> None:
     port = {"ingress_port": 1}
     for call, says in (
         (
@@ -197,7 +197,7 @@ def test_ternary_and_range_entries_have_priorities(switch: BfrtSwitch, device: D
         switch.add_entry("rules", {"dst_addr": 1, "length": Range(5, 4)}, "NoAction")
 
 
-def test_priorities_of_before_are_asked_of_the_switch(server: Server, device: Device) -> None:
+def test_earlier_priorities_are_read_from_the_switch(server: Server, device: Device) -> None:
     match = {"dst_addr": Ternary(1, 3), "length": 5}
     for priority, port in ((8, 1), (3, 2)):
         with BfrtSwitch("127.0.0.1", server.port, program="codel") as switch:
@@ -210,7 +210,7 @@ def test_priorities_of_before_are_asked_of_the_switch(server: Server, device: De
     assert not device.entries["pipe.SwitchIngress.rules"]
 
 
-def test_many_priorities_are_not_asked_again_and_again(switch: BfrtSwitch, device: Device) -> None:
+def test_many_priorities_are_read_once(switch: BfrtSwitch, device: Device) -> None:
     for i in range(200):
         switch.add_entry("rules", {"dst_addr": i, "length": 5}, "NoAction", priority=i)
     assert len(device.entries["pipe.SwitchIngress.rules"]) == 200
@@ -602,11 +602,11 @@ except SwitchError as error:
 
 def test_without_the_client_one_line_says_what_to_do(tmp_path: Path) -> None:
     code = CONNECT.format("bfrt.BfrtSwitch(program='codel')")
-    said = (
+    message = (
         "the SDE's client for the Barefoot Runtime (bfrt_grpc) was not found: set SDE_INSTALL or PYTHONPATH\n"
     )
-    assert python(code, SDE_INSTALL="") == said
-    assert python(code, SDE_INSTALL=str(tmp_path)) == said
+    assert python(code, SDE_INSTALL="") == message
+    assert python(code, SDE_INSTALL=str(tmp_path)) == message
 
 
 @pytest.mark.parametrize("place", ["tofino", "."])
@@ -618,5 +618,5 @@ def test_the_client_is_found_in_the_sde(place: str, tmp_path: Path) -> None:
     code = CONNECT.format("print(bfrt._import_client().here)")
     assert python(code, SDE_INSTALL=str(tmp_path)) == "True\n"
     (package / "client.py").write_text("import no_such_grpc\n")
-    said = "the SDE's client for the Barefoot Runtime cannot be imported: No module named 'no_such_grpc'\n"
-    assert python(code, SDE_INSTALL=str(tmp_path)) == said
+    message = "the SDE's client for the Barefoot Runtime cannot be imported: No module named 'no_such_grpc'\n"
+    assert python(code, SDE_INSTALL=str(tmp_path)) == message

@@ -99,7 +99,7 @@ def test_registers_of_pairs_and_digests(bench) -> None:
 @p4
 def test_what_is_refused(bench) -> None:
     s = bench.switch
-    for act, said in (
+    for act, message in (
         (lambda: s.add_entry("nothing", {}, "send"), "table nothing: does not exist: the program has"),
         (
             lambda: s.add_entry("exact_one", {"port": 1}, "send", {"port": 1}),
@@ -125,7 +125,7 @@ def test_what_is_refused(bench) -> None:
         (lambda: list(s.digests("other")), "digest other: does not exist"),
         (lambda: list(s.digests("seen_t")), "has 3 fields, but 0 were named"),
     ):
-        with pytest.raises(SwitchError, match=said):
+        with pytest.raises(SwitchError, match=message):
             act()
 
 
@@ -190,7 +190,7 @@ def test_nobody_answers() -> None:
         Bmv2Switch("127.0.0.1", port, timeout_s=1)
 
 
-def test_nobody_tells_of_digests(tmp_path: Path) -> None:
+def test_digests_without_notifications(tmp_path: Path) -> None:
     pytest.importorskip("pynng", reason="the extra `hardware` is not installed")
     with pytest.raises(
         SwitchGoneError, match=r"/none: no BMv2 publishes digests there \(Connection refused\)"
@@ -242,7 +242,7 @@ def test_digests_come_from_bmv2s_own_address(monkeypatch: pytest.MonkeyPatch, tm
     assert switch.acknowledged == list(range(messages))
 
 
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_parts_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert simple_switch.missing() == "simple_switch is not on PATH"
     with pytest.raises(build.TestbedUnavailableError, match="p4c-bm2-ss is not on PATH"):

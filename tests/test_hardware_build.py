@@ -77,7 +77,7 @@ ALLOWED = {20200408}
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "bits", "said"),
+    ("name", "value", "bits", "message"),
     [
         ("TARGET_NS", 20_000_000, 16, "does not fit into 16 bits"),
         ("TARGET_NS", 20_000, 16, "16 bits are too few for a time"),
@@ -88,8 +88,8 @@ ALLOWED = {20200408}
         ("TARGET_NS", 1 << 32, 32, "does not fit into 32 bits"),
     ],
 )
-def test_constants_that_cannot_be(name: str, value: int, bits: int, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_constants_that_cannot_be(name: str, value: int, bits: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Constant(name, value, bits, "a test")
 
 
@@ -224,9 +224,9 @@ def test_targets_without_a_compiler_are_left_out(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert build.main([]) == 0
     assert built == list(build.PROGRAMS)
-    said = capsys.readouterr()
-    assert "codel bmv2: built" in said.out.splitlines()
-    assert said.err.splitlines() == [
+    output = capsys.readouterr()
+    assert "codel bmv2: built" in output.out.splitlines()
+    assert output.err.splitlines() == [
         f"{target}: left out, because p4c-barefoot is not on PATH" for target in build.TOFINOS
     ]
     assert build.main(["pi2", "--target", "tofino2"]) == 1

@@ -223,7 +223,7 @@ def collector(fake: FakeSwitch, now_ns: int = 5_000 * MS, **settings: Any) -> Sw
     return made
 
 
-def told(reading: Reading) -> list[tuple[int, ...]]:
+def rows_of(reading: Reading) -> list[tuple[int, ...]]:
     cells = reading.in_cells
     return [tuple(row) for row in cells[["slot", "first_seq", "bytes", "packets", "end", "acked"]].tolist()]
 
@@ -236,30 +236,28 @@ def test_a_slot_is_read_once_when_it_is_complete(fake: FakeSwitch) -> None:
     for at_us, seq in ((5_001_000, 100), (5_001_999, 200), (5_002_000, 300)):
         fake.packet("in", at_us * 1000, KEY, seq, 100)
     fake.packet("out", 5_002_500_000, BACK, ack=200)
-    assert told(tap.read()) == []
+    assert rows_of(tap.read()) == []
     fake.packet("in", (5_002 + GRACE_SLOTS) * MS + 100_000, OTHER)
     reading = tap.read()
     slot, lap = FIRST_SLOT + 1, 2**32
-    assert told(reading) == [(slot, 101, 200, 2, lap + 300, 0)]
+    assert rows_of(reading) == [(slot, 101, 200, 2, lap + 300, 0)]
     assert reading.until_slot == slot + 1
     assert reading.in_cells["way"].tolist() == [14]
     fake.packet("in", (5_003 + GRACE_SLOTS) * MS + 100_000, OTHER)
-    assert told(tap.read()) == [(slot + 1, 301, 100, 1, lap + 400, lap + 200)]
-    assert told(tap.read()) == []
+    assert rows_of(tap.read()) == [(slot + 1, 301, 100, 1, lap + 400, lap + 200)]
+    assert rows_of(tap.read()) == []
     assert reading.counts["ingress"] == {"packets": 6 - 1, "monitored": 2, "cells": 1}
 
 
-def test_slots_that_were_overwritten_are_said_to_be_missed(
-    fake: FakeSwitch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_overwritten_slots_are_reported_as_missed(fake: FakeSwitch, caplog: pytest.LogCaptureFixture) -> None:
     tap = collector(fake)
     n = RING + 100
     for slot in range(n):
         fake.packet("in", (5_001 + slot) * MS, KEY, slot, 1)
     reading = tap.read(everything=True)
     assert reading.missed_until == FIRST_SLOT + 1 + n - RING
-    assert [row[0] for row in told(reading)] == list(range(FIRST_SLOT + 1 + n - RING, FIRST_SLOT + 1 + n))
-    assert [row[1] - 1 for row in told(reading)] == list(range(n - RING, n))
+    assert [row[0] for row in rows_of(reading)] == list(range(FIRST_SLOT + 1 + n - RING, FIRST_SLOT + 1 + n))
+    assert [row[1] - 1 for row in rows_of(reading)] == list(range(n - RING, n))
     assert "lost 101 slots" in caplog.text
     assert tap.read().missed_until is None
 
@@ -279,7 +277,7 @@ def test_cells_that_are_overwritten_while_they_are_read_are_not_mixed(fake: Fake
     reading = tap.read(everything=True)
     first = FIRST_SLOT + 1 + 60
     assert reading.missed_until == first
-    assert told(reading) == [
+    assert rows_of(reading) == [
         (s, s - FIRST_SLOT, 1, 1, 2**32 + s - FIRST_SLOT, 0) for s in range(first, first + 40)
     ]
 
@@ -321,8 +319,8 @@ def test_sent_and_acknowledged_go_on_beyond_a_lap(fake: FakeSwitch) -> None:
             fake.packet("out", now * MS, BACK, ack=(start + 100 * (i - 5)) % 2**32)
         now += 1
         if i % 90 == 0:
-            rows += told(tap.read())
-    rows += told(tap.read(everything=True))
+            rows += rows_of(tap.read())
+    rows += rows_of(tap.read(everything=True))
     assert [row[4] for row in rows] == [start + 2**32 + 100 * (i + 1) for i in range(300)]
     assert [row[5] for row in rows[5:]] == [start + 2**32 + 100 * (i - 5) for i in range(5, 300)]
 
@@ -378,7 +376,7 @@ def test_the_epoch_is_renewed_before_the_data_plane_cannot_count(
             tap.read()
         at += step_ms * MS
         fake.packet("in", at % (1 << 48), KEY, 5, 10)
-        rows = told(tap.read(everything=True))
+        rows = rows_of(tap.read(everything=True))
         assert [row[0] for row in rows] == [(offset + at) // MS]
 
 
@@ -388,9 +386,9 @@ def test_a_switch_that_comes_back_is_set_up_again(fake: FakeSwitch, caplog: pyte
     fake.packet("in", 5_001 * MS, KEY, 1, 1)
     fake.on = False
     before = tap.read()
-    assert told(before) == []
+    assert rows_of(before) == []
     tap.add(8, OTHER)
-    assert told(tap.read()) == []
+    assert rows_of(tap.read()) == []
     assert caplog.text.count("retrying") == 1
     fake.start()
     tap.read()
@@ -404,8 +402,8 @@ def test_a_switch_that_comes_back_is_set_up_again(fake: FakeSwitch, caplog: pyte
     after = tap.read()
     assert reading.missed_until is not None
     assert reading.missed_until >= before.until_slot
-    assert [row[1] for row in told(after)] == [78]
-    assert told(after)[0][0] >= reading.missed_until
+    assert [row[1] for row in rows_of(after)] == [78]
+    assert rows_of(after)[0][0] >= reading.missed_until
 
 
 # ---- in BMv2 ---------------------------------------------------------------------------------------------------------

@@ -476,8 +476,8 @@ def flows_of_queues(bench, ports, queues):
     """For each port and queue a flow that the switch puts there, asked by packets that change no state."""
     flows = {}
     for port in ports:
-        asked = [(TestInput(now_ns=i), frame(flow=i, protocol=17)) for i in range(20 * queues)]
-        for flow, answer in enumerate(bench.exchange(asked, port=port)):
+        packets = [(TestInput(now_ns=i), frame(flow=i, protocol=17)) for i in range(20 * queues)]
+        for flow, answer in enumerate(bench.exchange(packets, port=port)):
             assert answer.decision == 0
             flows.setdefault((answer.port, answer.value), flow)
     assert len(flows) == len(ports) * queues
@@ -488,23 +488,23 @@ def compared(bench, streams, flows):
     """Send each stream as a flow of its own to a queue of its own; every decision and the states are the model's."""
     places = list(flows)[: len(streams)]
     models = [Model() for _ in streams]
-    asked, expected, into = [], [], []
+    packets, expected, into = [], [], []
     for i, (now, delay, depth, ecn) in interleaved(streams):
         (out, _), flow = places[i], flows[places[i]]
-        told = TestInput(now_ns=now, queue_delay_ns=delay, queue_depth=depth * MTU_DEPTH[bench.target])
-        asked.append((told, frame(flow, ecn, protocol=17)))
+        given = TestInput(now_ns=now, queue_delay_ns=delay, queue_depth=depth * MTU_DEPTH[bench.target])
+        packets.append((given, frame(flow, ecn, protocol=17)))
         into.append(1 - out)
         expected.append((i, ecn, models[i].decide(now, delay, depth, ecn)))
-    answers = bench.exchange(asked, port=into)
+    answers = bench.exchange(packets, port=into)
     wrong = [
         n
         for n, ((i, _, verdict), answer) in enumerate(zip(expected, answers, strict=True))
         if (answer.port, answer.value, answer.decision) != (*places[i], DECISION[verdict])
     ]
     assert not wrong, (
-        f"{len(wrong)} of {len(asked)}, the first {wrong[0]}: {expected[wrong[0]]}, {answers[wrong[0]]}"
+        f"{len(wrong)} of {len(packets)}, the first {wrong[0]}: {expected[wrong[0]]}, {answers[wrong[0]]}"
     )
-    for (_, ecn, verdict), (_, sent), answer in zip(expected, asked, answers, strict=True):
+    for (_, ecn, verdict), (_, sent), answer in zip(expected, packets, answers, strict=True):
         marked = verdict == MARK
         assert answer.frame == (sent if not marked else frame_with_ce(sent)), f"ecn {ecn}, verdict {verdict}"
     for i, (place, model) in enumerate(zip(places, models, strict=True)):
@@ -598,12 +598,12 @@ def test_bmv2_decides_as_listing_1():
     with running("codel", "-DLISTING_1") as bench:
         control_plane.set_wires(bench.switch, {0: 1})
         rows = [*walks(1, 4000), *overload(1)]
-        asked = [
+        packets = [
             (TestInput(now_ns=now, queue_delay_ns=delay, queue_depth=depth), frame(3, ecn, protocol=17))
             for now, delay, depth, ecn in rows
         ]
-        answers = bench.exchange(asked)
-        for (now, delay, depth, ecn), (_, sent), answer in zip(rows, asked, answers, strict=True):
+        answers = bench.exchange(packets)
+        for (now, delay, depth, ecn), (_, sent), answer in zip(rows, packets, answers, strict=True):
             model.queues["bytes"] = depth * codel.MODEL.mtu_bytes
             verdict = model.call("on_dequeue", 0, packet(enqueued_ns=now - delay, ecn=ecn), now)
             assert answer.decision == DECISION[verdict if verdict != MARK or ecn else DROP_LATE]
@@ -630,10 +630,10 @@ def test_bmv2_decides_as_listing_1():
 )
 def test_switch_marks_or_drops(bench, given, decision):
     sent = frame(flow=9, **given)
-    asked = [
+    packets = [
         (TestInput(now_ns=at * MS, queue_delay_ns=20 * MS, queue_depth=99), sent) for at in (1, 102, 103)
     ]
-    answers = bench.exchange(asked)
+    answers = bench.exchange(packets)
     assert [a.decision for a in answers] == [0, decision, 0]
     if decision == 2:
         assert answers[1].frame == sent
@@ -646,8 +646,8 @@ def test_switch_marks_or_drops(bench, given, decision):
 
 def test_switch_spreads_flows(bench, flows):
     """A flow stays in its queue, and packets that are not IP have one, too."""
-    asked = [(TestInput(now_ns=1), frame(flow, ip=ip, protocol=17)) for ip in (4, 6) for flow in range(64)]
-    first, second = (bench.exchange(asked) for _ in range(2))
+    packets = [(TestInput(now_ns=1), frame(flow, ip=ip, protocol=17)) for ip in (4, 6) for flow in range(64)]
+    first, second = (bench.exchange(packets) for _ in range(2))
     assert [a.value for a in first] == [a.value for a in second]
     for answers in (first[:64], first[64:]):
         assert {a.value for a in answers} == set(range(8))

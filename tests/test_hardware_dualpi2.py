@@ -119,19 +119,19 @@ class Bench:
         control_plane.clear(bench.switch)
 
     def packet(self, now_ns, delay_ns, ecn, queue, backlog, verdict, port=0):
-        told = TestInput(now_ns - delay_ns, delay_ns, queue_depth=backlog)
-        self.waiting.append((told, frame(self.sent % 7, ecn, protocol=17), port, queue, verdict))
+        given = TestInput(now_ns - delay_ns, delay_ns, queue_depth=backlog)
+        self.waiting.append((given, frame(self.sent % 7, ecn, protocol=17), port, queue, verdict))
         self.sent += 1
 
     def flush(self):
         answers = self.bench.exchange(
             [row[:2] for row in self.waiting], port=[row[2] for row in self.waiting]
         )
-        for (told, data, port, queue, verdict), answer in zip(self.waiting, answers, strict=True):
+        for (given, data, port, queue, verdict), answer in zip(self.waiting, answers, strict=True):
             frame_out = frame_with_ce(data) if verdict == MARK else data
-            want = (DECISION[verdict], 1 - port, told.queue_delay_ns, PLACE[queue], frame_out)
+            want = (DECISION[verdict], 1 - port, given.queue_delay_ns, PLACE[queue], frame_out)
             got = (answer.decision, answer.port, answer.value, answer.value2, answer.frame)
-            assert got == want, f"{told}, queue {queue}"
+            assert got == want, f"{given}, queue {queue}"
         self.waiting.clear()
 
     def update(self):

@@ -220,20 +220,20 @@ def compared(bench, rows):
     waiting, sent, outcomes = [], [], []
 
     def flush():
-        answers = bench.exchange([(told, data) for _, _, told, data, _ in waiting], in_flight=1,
+        answers = bench.exchange([(given, data) for _, _, given, data, _ in waiting], in_flight=1,
                                  port=[port for port, *_ in waiting])  # fmt: skip
-        for (port, ecn, told, data, expected), answer in zip(waiting, answers, strict=True):
-            what = f"packet {len(outcomes)}, ecn {ecn}, {told}: {answer}, not {vars(expected)}"
+        for (port, ecn, given, data, expected), answer in zip(waiting, answers, strict=True):
+            what = f"packet {len(outcomes)}, ecn {ecn}, {given}: {answer}, not {vars(expected)}"
             assert expected.is_of(answer) and answer.port == 1 - port, what
             assert answer.frame == (frame_with_ce(data) if expected.decision == 1 else data), what
             outcomes.append(expected)
         waiting.clear()
 
     for port, number, queue, delay, ecn in rows:
-        told, expected = queue.packet(delay, ecn)
+        given, expected = queue.packet(delay, ecn)
         data = frame(len(sent) % 7, ecn, protocol=17)
         sent.append(data)
-        waiting.append((port, ecn, told, data, expected))
+        waiting.append((port, ecn, given, data, expected))
         if expected.notified:
             flush()
             index, patience = (1 - port) * ired.QUEUES + number, time.monotonic() + 5
@@ -342,8 +342,8 @@ def test_switch_marks_or_drops(bench, given, decision):
     queue = Queue(1, 0)
     answers = []
     for _ in range(12):
-        told, expected = queue.packet(66 * MS, given["ecn"], options="words" in given)
-        answers += bench.exchange([(told, sent)])
+        test_input, expected = queue.packet(66 * MS, given["ecn"], options="words" in given)
+        answers += bench.exchange([(test_input, sent)])
         assert expected.is_of(answers[-1])
         deadline = time.monotonic() + 5
         while expected.notified and not bench.switch.read_register("drop_flag", 8, 1)[0]:

@@ -199,8 +199,8 @@ def test_errors_behind_warnings_are_seen(connect: Callable[..., JunosRouter], de
 
 @one_version
 def test_a_commit_check_that_fails(connect: Callable[..., JunosRouter], device: Router) -> None:
-    said = r"commit check: \[edit class-of-service\]: configuration check-out failed: impossible"
-    with connect() as router, pytest.raises(JunosError, match=said):
+    message = r"commit check: \[edit class-of-service\]: configuration check-out failed: impossible"
+    with connect() as router, pytest.raises(JunosError, match=message):
         router.apply("set class-of-service impossible")
     settled(device, *OLD)
 
@@ -461,8 +461,8 @@ def test_the_command_compares_and_applies(
     assert status == 0 and f"+{NEW[1]}\n" in out and err == "127.0.0.1: 3 lines, committed\n"
     settled(device, *NEW)
     status, out, err = ended(capsys, rules, *where, "--apply")
-    said = "junos: warning: statement not found: flow-100\n127.0.0.1: 3 lines, nothing to change\n"
-    assert (status, out, err) == (0, "", said)
+    message = "junos: warning: statement not found: flow-100\n127.0.0.1: 3 lines, nothing to change\n"
+    assert (status, out, err) == (0, "", message)
 
 
 @one_version
@@ -476,8 +476,8 @@ def test_the_command_s_errors_are_one_line(
     known = str(server.write_known_hosts(tmp_path / "known_hosts"))
     where = ["--host", "127.0.0.1", "--port", str(server.port), "--known-hosts", known]
     monkeypatch.setenv("JUNOS_PASSWORD", "wrong")
-    said = f"junos: 127.0.0.1:{server.port}: refuses the user lab: check the keys or $JUNOS_PASSWORD\n"
-    assert ended(capsys, rules, *where, "--apply") == (1, "", said)
+    message = f"junos: 127.0.0.1:{server.port}: refuses the user lab: check the keys or $JUNOS_PASSWORD\n"
+    assert ended(capsys, rules, *where, "--apply") == (1, "", message)
     server.close()
     status, out, err = ended(capsys, rules, *where, "--apply")
     assert status == 1 and out == "" and err.count("\n") == 1 and "no NETCONF server answers" in err

@@ -48,8 +48,8 @@ def test_codel_between_namespaces(machine: None, tmp_path: Path, capsys: pytest.
     before = namespaces()
     scenario = short("p4-codel/bmv2.toml", 8, tmp_path)
     assert switch.main(["codel", str(scenario), "-o", str(tmp_path / "run"), "--beside-simulator"]) == 0
-    said = capsys.readouterr().out
-    assert "switch" in said and "simulator" in said and said.endswith(f"{tmp_path / 'run'}\n")
+    output = capsys.readouterr().out
+    assert "switch" in output and "simulator" in output and output.endswith(f"{tmp_path / 'run'}\n")
     run = cct.load_run(tmp_path / "run")
     queues = pd.read_parquet(tmp_path / "run" / "switch" / "queues.parquet")
     dropped = int(queues.dropped.sum())
@@ -112,7 +112,7 @@ def test_rtts_between_namespaces(machine: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "aqm", "said"),
+    ("program", "aqm", "message"),
     [
         ("codel", "codel", r"aqm: must be codel_pisa for this program, not codel$"),
         ("abc", "tail_drop", r"aqm: must be abc or .* not tail_drop$"),
@@ -133,8 +133,8 @@ def test_rtts_between_namespaces(machine: None, tmp_path: Path) -> None:
         ("abc", {"name": "abc_tofino", "largest_mbps": 50}, r"aqm\.largest_mbps: must be 500\.0"),
     ],
 )
-def test_the_aqm_has_to_be_the_programs(program: str, aqm: str | dict[str, Any], said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
+def test_the_aqm_has_to_be_the_programs(program: str, aqm: str | dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
         switch.experiment(program, one_flow(aqm=aqm), (0, 1))
 
 
@@ -147,13 +147,13 @@ def one_flow(**bottleneck: Any) -> cct.Scenario:
 
 
 def test_the_queues_have_to_be_the_programs() -> None:
-    for program, queues, said in (
+    for program, queues, message in (
         ("rtt_monitor", [{}, {}], "queues: must be at most 1"),
         ("ired", [{}, {}, {}], "queues: must be at most 2"),
         ("ired", [{}, {"aqm": {"name": "ired", "min_ms": 5}}], "queues: must all have the same AQM"),
     ):
         aqm = "ired" if program == "ired" else "tail_drop"
-        with pytest.raises(ParameterError, match=said):
+        with pytest.raises(ParameterError, match=message):
             switch.experiment(program, one_flow(aqm=aqm, queues=[cct.Queue(**q) for q in queues]), (0, 1))
     with pytest.raises(ParameterError, match="rate_schedule"):
         switch.experiment("cbiq", one_flow(rate_schedule=[(0.5, 5)]), (0, 1))
@@ -209,7 +209,7 @@ def test_clients_have_prefixes_of_their_own() -> None:
         client_prefixes([0, 0, 0, 0, 1, 1, 1, 1])
 
 
-def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_impossible_settings_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path = tmp_path / "s.toml"
     path.write_text("name = 1\n[")
     assert switch.main(["codel", str(path), "-o", str(tmp_path / "out")]) == 1

@@ -190,7 +190,7 @@ def test_decisions_with_any_load(library, model, seed, load, sizes, burst):
 # ---- BMv2's workloads ------------------------------------------------------------------------------------------------
 
 
-def told(now_ns, delay_ns, ecn=0, size=1514, aggregate=0):
+def packet_after(now_ns, delay_ns, ecn=0, size=1514, aggregate=0):
     return Packet(enqueued_ns=now_ns - delay_ns, bytes=size, aggregate=aggregate, ecn=ecn)
 
 
@@ -202,7 +202,7 @@ class Facts:
 
 
 @pytest.mark.slow
-def test_codel_as_bmv2_was_asked(library):
+def test_codel_on_the_workload_of_bmv2(library):
     """Walks, and two queues of a simulated port."""
     model = bmv2_codel.codel.MODEL
     logs = [[row[:4] for row in log.tolist()] for log in bmv2_codel.recorded()]
@@ -217,13 +217,13 @@ def test_codel_as_bmv2_was_asked(library):
             python.codel.queues["bytes"] = octets
             pk = packet(enqueued_ns=now - delay, ecn=ecn)
             verdict = python.codel.call("on_dequeue", 0, pk, now)
-            assert linux.on_dequeue(Facts(octets=octets), told(now, delay, ecn), now) == verdict
+            assert linux.on_dequeue(Facts(octets=octets), packet_after(now, delay, ecn), now) == verdict
             verdicts.append(verdict)
     assert min(verdicts.count(v) for v in (PASS, MARK, DROP_LATE)) > 300
 
 
 @pytest.mark.slow
-def test_ired_as_bmv2_was_asked(library):
+def test_ired_on_the_workload_of_bmv2(library):
     """Delays of a simulated queue, and walks; one packet has left before the next comes."""
     streams = [bmv2_ired.recorded(), *(walk(i, 3000, 5, 50) for i in range(4))]
     counts = np.zeros(3, int)
@@ -231,7 +231,7 @@ def test_ired_as_bmv2_was_asked(library):
         python, linux = Compiled(bmv2_ired.MODEL, seed=seed), Twin(library, bmv2_ired.MODEL, seed=seed)
         now = 2**32 - 40 * MS
         for delay, ecn in rows:
-            pk, same = packet(ecn=ecn, enqueued_ns=now), told(now, 0, ecn)
+            pk, same = packet(ecn=ecn, enqueued_ns=now), packet_after(now, 0, ecn)
             verdict = python.call("on_enqueue", 0, pk, now)
             assert linux.on_enqueue(Facts(), same, now) == verdict
             counts[verdict] += 1
@@ -245,7 +245,7 @@ def test_ired_as_bmv2_was_asked(library):
 
 
 @pytest.mark.slow
-def test_pi2_as_bmv2_was_asked(library):
+def test_pi2_on_the_workload_of_bmv2(library):
     """All packets and updates of a simulation, with draws and controller of the switch."""
     aqm = IntegerPi2(control_plane_ms=0)
     log = recorded(bmv2_pi2.scenario(recorder(IntegerPi2, "pi2_recorder_linux")(control_plane_ms=0)))
@@ -255,14 +255,14 @@ def test_pi2_as_bmv2_was_asked(library):
         if row.verdict == UPDATE:
             linux.on_update(Facts(), None, row.now_ns)
             continue
-        same = told(row.now_ns, row.delay_ns, row.ecn)
+        same = packet_after(row.now_ns, row.delay_ns, row.ecn)
         assert linux.on_dequeue(Facts(), same, row.now_ns) == row.verdict
         verdicts.append(row.verdict)
     assert len(verdicts) > 8000 and min(verdicts.count(v) for v in (MARK, DROP_LATE)) > 30
 
 
 @pytest.mark.slow
-def test_abc_as_bmv2_was_asked(library):
+def test_abc_on_the_workload_of_bmv2(library):
     """The paper's experiments, and many aggregates with bursts and pauses of up to 700 s."""
     streams = [bmv2_abc.recorded(bmv2_abc.Recorder(), *run, 3500) for run in bmv2_abc.RUNS]
     streams.append(bmv2_abc.made(bmv2_abc.Recorder(), 3, 4000))
@@ -270,7 +270,7 @@ def test_abc_as_bmv2_was_asked(library):
         linux = Twin(library, IntegerAbc())
         for row in rows:
             now = row["now_ns"]
-            same = told(now, 0, size=row["bytes"], aggregate=row["aggregate"])
+            same = packet_after(now, 0, size=row["bytes"], aggregate=row["aggregate"])
             assert linux.on_enqueue(Facts(row["depth"]), same, now) == row["verdict"]
         assert sum(row["verdict"] == DROP for row in rows) > 50
 
@@ -283,7 +283,7 @@ class Disagreeing(Twin):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.differ = self.asked = 0
+        self.differ = self.decisions = 0
 
     def compare(self, link):
         both = link._both
@@ -294,7 +294,7 @@ class Disagreeing(Twin):
             link.twin = twin
             facts = link.facts[q]
             mine = getattr(self, event)(facts, told_of(pk), now)
-            self.asked += event != "on_update"
+            self.decisions += event != "on_update"
             self.differ += mine != verdict
             return verdict
 
@@ -322,8 +322,8 @@ def test_models_in_floating_point(library, aqm, most):
     twin = Disagreeing(library, aqm)
     link = twin.compare(Link(Compiled(aqm), twin, limit=1000))
     link.run(*loads(50_000))
-    assert twin.asked >= 50_000
-    assert twin.differ <= most * twin.asked
+    assert twin.decisions >= 50_000
+    assert twin.differ <= most * twin.decisions
 
 
 # ---- parameters ------------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_whatever_they_accept_is_safe(library, data):
     now = 0
     for _ in range(40):
         now = min(now + data.draw(steps), 2**62)
-        pk = told(
+        pk = packet_after(
             now,
             min(data.draw(steps), now),
             data.draw(st.integers(0, 3)),

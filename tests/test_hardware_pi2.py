@@ -143,22 +143,22 @@ class Bench:
         self.waiting, self.sent = [], 0
         control_plane.clear(bench.switch)
 
-    def packet(self, told, port, ecn, verdict):
-        self.waiting.append((told, frame(self.sent % 7, ecn, protocol=17), port, verdict))
+    def packet(self, given, port, ecn, verdict):
+        self.waiting.append((given, frame(self.sent % 7, ecn, protocol=17), port, verdict))
         self.sent += 1
 
     def update(self, switch_steps=True):
         answers = self.bench.exchange(
             [row[:2] for row in self.waiting], port=[row[2] for row in self.waiting]
         )
-        for (told, data, port, verdict), answer in zip(self.waiting, answers, strict=True):
+        for (given, data, port, verdict), answer in zip(self.waiting, answers, strict=True):
             want = (
                 DECISION[verdict],
                 1 - port,
-                told.queue_delay_ns,
+                given.queue_delay_ns,
                 frame_with_ce(data) if verdict == MARK else data,
             )
-            assert (answer.decision, answer.port, answer.value, answer.frame) == want, f"{told}: {answer}"
+            assert (answer.decision, answer.port, answer.value, answer.frame) == want, f"{given}: {answer}"
         self.waiting.clear()
         if switch_steps:
             self.controller.step(self.bench.switch)
@@ -183,8 +183,8 @@ def test_switch_and_controller_decide_as_a_simulation(bench):
             switch.update()
         else:
             assert switch.controller.probability[1] == row.probability
-            told = TestInput((start + row.now_ns - row.delay_ns), row.delay_ns, random=row.draw(32))
-            switch.packet(told, 0, row.ecn, row.verdict)
+            given = TestInput((start + row.now_ns - row.delay_ns), row.delay_ns, random=row.draw(32))
+            switch.packet(given, 0, row.ecn, row.verdict)
             verdicts.append(row.verdict)
     switch.update()
     assert len(verdicts) > 8_000 and min(verdicts.count(v) for v in (MARK, DROP_LATE)) > 30

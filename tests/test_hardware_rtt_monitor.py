@@ -209,10 +209,10 @@ class FakeSwitch(Switch):
         cell["offered"] = (int(cell["offered"]) + offered) % (1 << 32)
         cell["delivered"] = (int(cell["delivered"]) + delivered) % (1 << 32)
 
-    def measure(self, who: FiveTuple, least_ms: float, latest_ms: float) -> None:
+    def measure(self, who: FiveTuple, min_ms: float, last_ms: float) -> None:
         """RTTs of data in this direction."""
         cell = self.registers[f"direction_of_{who.direction}.rtt"][who.flow % FAKE_SLOTS]
-        cell["least"], cell["latest"] = round(least_ms * MS), round(latest_ms * MS)
+        cell["least"], cell["latest"] = round(min_ms * MS), round(last_ms * MS)
 
 
 def who_is(number: int, protocol: int = TCP, version: int = 4) -> FiveTuple:
@@ -388,7 +388,7 @@ def test_another_flow_takes_the_slot():
     assert monitor.flows.src.tolist() == [str(ipaddress.ip_address(two.source))]
 
 
-def test_a_lost_digest_is_asked_for_again():
+def test_a_lost_digest_is_requested_again():
     switch, monitor = ready()
     who = who_is(3)
     slot = switch.own(who, is_long=True, digest=False)
@@ -463,9 +463,9 @@ def test_the_loop():
     controller = RttSeparation(100.0, 2)
     twin = RttSeparation(100.0, 2)
     router = Router("linux", 100.0, "eth0")
-    told: list[str] = []
+    rules: list[str] = []
     clock = iter([1.0, 2.0, 3.0])
-    step = separate(monitor, controller, router, told.append, lambda: next(clock))
+    step = separate(monitor, controller, router, rules.append, lambda: next(clock))
     flows = [who_is(n) for n in range(4)]
     udp = who_is(9, UDP)
     for n, who in enumerate(flows):
@@ -487,13 +487,13 @@ def test_the_loop():
     assert of[0] == of[1] != of[2] == of[3] and 0 not in of
     assert decisions[0].flows.role.tolist().count("udp") == 1
     assert decisions[0].queues.flows[0] == 1  # the short one
-    assert len(told) == 1  # nothing new in the second interval
+    assert len(rules) == 1  # nothing new in the second interval
     for who in flows:
-        assert f"{ipaddress.ip_address(who.source)}/32" in told[0]
+        assert f"{ipaddress.ip_address(who.source)}/32" in rules[0]
     switch.own(flows[0], is_long=False)
     switch.registers["owner"][flows[0].flow % FAKE_SLOTS] = (0, 0)
     step(switch)
-    assert len(told) == 2 and "del" in told[1]
+    assert len(rules) == 2 and "del" in rules[1]
 
 
 @pytest.mark.parametrize(
@@ -546,9 +546,9 @@ def test_the_command(monkeypatch, capsys, tmp_path):
         str(tmp_path / "out"),
     ]
     assert run_command(monkeypatch, switch, *args) == 0
-    said = capsys.readouterr()
-    assert "eth7" in said.out and "10.1.0.1/32" in said.out
-    assert "1 flows in queues of their own" in said.err
+    output = capsys.readouterr()
+    assert "eth7" in output.out and "10.1.0.1/32" in output.out
+    assert "1 flows in queues of their own" in output.err
     samples, _ = schema.read_parquet(tmp_path / "out" / "rtt_samples.parquet", "rtt_samples")
     assert samples.rtt_ns.tolist() == [30 * MS]
     flows = pd.read_csv(tmp_path / "out" / "flows.csv")
@@ -815,7 +815,7 @@ def test_bmv2_is_the_models_on_other_captures(small):
         prepare(small)
         wanted = shown(path, None, SMALL, SLOTS, COUNTERS, LONG)
         # some hold frames of 64 kB, before segmentation
-        found = small.exchange([(told, frame[:128]) for told, frame in wanted.packets], wanted.ports)
+        found = small.exchange([(given, frame[:128]) for given, frame in wanted.packets], wanted.ports)
         assert [a.decision & SAMPLE for a in found] == [int(r is not None) for r in wanted.rtts], path
         done += 1
     assert done >= 10
@@ -893,8 +893,8 @@ def check_anything(bench: Bench, tables: DataPlaneTables) -> dict[str, int]:
     )
     pairing = RttPairing("data_plane", tables=tables)
     samples = as_tuples(pairing.update(columns(packets), keys))
-    told = [(TestInput(p["ts_ns"]), frame_of(p, names[p["flow_id"]])) for p in packets]
-    found = bench.exchange(told)
+    frames = [(TestInput(p["ts_ns"]), frame_of(p, names[p["flow_id"]])) for p in packets]
+    found = bench.exchange(frames)
     assert len({p["ts_ns"] >> 32 for p in packets}) > 1
     got = [
         (i, p["ts_ns"], p["flow_id"], 1 - p["direction"], a.value)
@@ -961,12 +961,12 @@ def check_digests(bench: Bench) -> None:
     for width, digests in got.items():
         expected = [
             (
-                told.now_ns % (1 << 48),
+                given.now_ns % (1 << 48),
                 who,
                 (decision & BECAME_LONG) // 2 + 2 * (decision & SAMPLE),
                 rtt_ns or 0,
             )
-            for (told, _), who, decision, rtt_ns in zip(
+            for (given, _), who, decision, rtt_ns in zip(
                 wanted.packets, wanted.who, wanted.decisions, wanted.rtts, strict=True
             )
             if who is not None and len(who.source) == width and decision & (BECAME_LONG | SAMPLE)
@@ -987,11 +987,11 @@ def test_from_packets_to_rules(real):
     monitor = prepare(real, long_bytes=REAL_LONG)
     wanted = shown(path, TRACES / "rtt-unfairness.egress.pcap.gz", rtt_monitor.TABLES, rtt_monitor.SLOTS,
                    rtt_monitor.SKETCH["width"], REAL_LONG)  # fmt: skip
-    times = [told.now_ns for told, _ in wanted.packets]
+    times = [given.now_ns for given, _ in wanted.packets]
     clock = [0.0]
-    told: list[str] = []
+    updates: list[str] = []
     router = Router("linux", 20.0, "eth0")
-    step = separate(monitor, RttSeparation(20.0, 2), router, told.append, lambda: clock[0])
+    step = separate(monitor, RttSeparation(20.0, 2), router, updates.append, lambda: clock[0])
     decision = step(real.switch)
     edges = [*np.searchsorted(times, np.arange(times[0], times[-1], 1_000_000_000)).tolist(), len(times)]
     samples = []
@@ -1013,7 +1013,7 @@ def test_from_packets_to_rules(real):
             least[next(k for k, f in monitor._flows.items() if f.number == flow_id)]
         )
     assert decision.flows.queue.tolist() and decision.flows.queue.nunique() == 2
-    rules = "".join(told)
+    rules = "".join(updates)
     for src in monitor.flows[monitor.flows.flow_id.isin(decision.flows.flow_id)].src:
         assert f"{src}/32" in rules
     table = pd.concat(samples)

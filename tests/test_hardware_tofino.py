@@ -120,5 +120,5 @@ def test_codels_law_is_one_stateful_alu(built: Built) -> None:
     other = built.folder / "now.bfa"
     other.write_text(assembly.replace(f"add {where}, lo, {gap}", f"add {where}, lo, phv_lo, math_table(hi)"))
     command = ["bfas", "--target", built.target, "--no-warn", "-o", str(built.folder / "now"), str(other)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert said.returncode and "Can't reference math table in first operand" in said.stderr + said.stdout
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode and "Can't reference math table in first operand" in done.stderr + done.stdout

@@ -28,12 +28,14 @@ def asked(datasets: dict[str, SlotDataset]) -> pd.DataFrame:
     return questions(datasets, [100, 1000])
 
 
-def told(said: list[str], truth: list[str], part: str = "home", probability: float = 0.9) -> pd.DataFrame:
-    n = len(said)
+def answers_with(
+    names: list[str], truth: list[str], part: str = "home", probability: float = 0.9
+) -> pd.DataFrame:
+    n = len(names)
     return pd.DataFrame(
         {
             "part": part, "run": [f"run-{i % 4}" for i in range(n)], "flow_id": range(n), "window_ms": 1000.0,
-            "first_slot": 0, "taps": 2, "cca": truth, "limited_by": "bottleneck", "said": said,
+            "first_slot": 0, "taps": 2, "cca": truth, "limited_by": "bottleneck", "said": names,
             "probability": probability,
         }
     )  # fmt: skip
@@ -68,11 +70,13 @@ def test_flows_that_lost_something_are_not_called_limited(datasets, asked):
 @pytest.mark.slow
 def test_a_model_answers_as_it_does_of_slots(datasets, asked):
     model = load("cca")
-    said = answers(model, datasets, asked)
-    assert set(map(tuple, said[KEY].to_numpy())) == set(map(tuple, asked[KEY].to_numpy()))
-    quiet = ~said.limited_by.isin(["bottleneck", "unknown"])
-    assert quiet.any() and (said.said[quiet] == "unknown").all() and said.probability[quiet].isna().all()
-    window = said[~quiet & (said.taps == 1) & (said.window_ms == 1000)].iloc[0]
+    answered = answers(model, datasets, asked)
+    assert set(map(tuple, answered[KEY].to_numpy())) == set(map(tuple, asked[KEY].to_numpy()))
+    quiet = ~answered.limited_by.isin(["bottleneck", "unknown"])
+    assert (
+        quiet.any() and (answered.said[quiet] == "unknown").all() and answered.probability[quiet].isna().all()
+    )
+    window = answered[~quiet & (answered.taps == 1) & (answered.window_ms == 1000)].iloc[0]
     (recording,) = datasets[window.part].where([window.run])
     slots = recording.slots[recording.slots.flow_id == window.flow_id]
     at = slots.slot - window.first_slot
@@ -98,7 +102,7 @@ def test_answers_of_others(datasets, asked, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda t: t.drop(columns="said"), "said"),
         (lambda t: pd.concat([t, t]), "twice"),
@@ -106,10 +110,10 @@ def test_answers_of_others(datasets, asked, tmp_path):
         (lambda t: t.assign(window_ms="long"), "window_ms"),
     ],
 )
-def test_answers_that_fit_no_question(asked, tmp_path, change, told):
+def test_answers_that_fit_no_question(asked, tmp_path, change, message):
     path = tmp_path / "theirs.csv"
     change(asked[KEY].assign(said="reno")).to_csv(path, index=False)
-    with pytest.raises(SchemaError, match=told):
+    with pytest.raises(SchemaError, match=message):
         read_answers(path, asked)
 
 
@@ -133,7 +137,7 @@ ANYTHING = [
 @pytest.mark.parametrize("value", mostly_slow(ANYTHING, ANYTHING[::4]), ids=lambda value: repr(value)[:20])
 def test_anything_in_any_column_of_answers(tmp_path, value):
     """Scores or one short line, whatever is in one cell or in all of a column."""
-    known = told(["reno", "bbr"], ["reno", "cubic"])
+    known = answers_with(["reno", "bbr"], ["reno", "cubic"])
     path = tmp_path / "theirs.csv"
     for column in (*KEY, "said", "probability"):
         for rows in (1, 2):
@@ -155,7 +159,7 @@ def test_anything_in_any_column_of_answers(tmp_path, value):
     ids=lambda text: repr(text)[:20],
 )
 def test_a_damaged_leaderboard_is_written_anew(tmp_path, file, content):
-    answered = told(["reno"], ["reno"])
+    answered = answers_with(["reno"], ["reno"])
     write(tmp_path, answered, {"old": answered}, {"seed": 1})
     (tmp_path / file).write_text(content)
     _, board = write(tmp_path, answered, {"new": answered}, {"seed": 1})
@@ -173,8 +177,8 @@ def test_parts_that_are_none(tmp_path):
 
 
 def test_a_score_is_macro_f1_or_the_share_called_unknown():
-    known = told(["reno", "reno", "bbr", "unknown"] * 3, ["reno", "cubic", "bbr", "bbr"] * 3)
-    nothing = told(["unknown", "bbr", "unknown", "unknown"] * 3, ["reno"] * 12, "limited")
+    known = answers_with(["reno", "reno", "bbr", "unknown"] * 3, ["reno", "cubic", "bbr", "bbr"] * 3)
+    nothing = answers_with(["unknown", "bbr", "unknown", "unknown"] * 3, ["reno"] * 12, "limited")
     found = scores(pd.concat([known, nothing])).set_index("part")
     # reno: 2·3/(3+6), cubic: 0, bbr: 2·3/(6+3)
     assert found.score["home"] == pytest.approx((2 / 3 + 0 + 2 / 3) / 3)
@@ -189,10 +193,10 @@ def test_a_score_is_macro_f1_or_the_share_called_unknown():
 def test_reliability_is_of_names_and_their_probabilities():
     table = pd.concat(
         [
-            told(["reno"] * 10, ["reno"] * 6 + ["bbr"] * 4, probability=0.65),
-            told(["bbr"] * 5, ["bbr"] * 5, probability=1.0),
-            told(["unknown"] * 5, ["bbr"] * 5, probability=0.2),
-            told(["bbr"] * 5, ["bbr"] * 5, part="others"),
+            answers_with(["reno"] * 10, ["reno"] * 6 + ["bbr"] * 4, probability=0.65),
+            answers_with(["bbr"] * 5, ["bbr"] * 5, probability=1.0),
+            answers_with(["unknown"] * 5, ["bbr"] * 5, probability=0.2),
+            answers_with(["bbr"] * 5, ["bbr"] * 5, part="others"),
         ]
     )
     right = (table.said == table.cca) & ~table.part.isin(NAMELESS)
@@ -208,7 +212,7 @@ def test_reliability_is_of_names_and_their_probabilities():
 
 def test_the_leaderboard_keeps_models_of_the_same_benchmark(tmp_path):
     good = pd.concat(
-        [told(["reno", "bbr"] * 4, ["reno", "bbr"] * 4, part) for part in ("home", "path", "aqm")]
+        [answers_with(["reno", "bbr"] * 4, ["reno", "bbr"] * 4, part) for part in ("home", "path", "aqm")]
     )
     bad = good.assign(said="reno")
     asked = good.drop(columns=["said", "probability"])

@@ -153,7 +153,7 @@ def test_scores_alone(dragonfly, tmp_path):
     assert b".py" not in path.read_bytes()  # nor of where it was made
 
 
-def test_bundled_networks_do_not_tell_where_they_were_made():
+def test_bundled_networks_contain_no_paths():
     for folder in bundled_models().values():
         for path in folder.glob("*.onnx"):
             assert b".py" not in path.read_bytes(), path
@@ -206,7 +206,7 @@ def test_a_folder_says_what_the_model_is(dragonfly):
     assert about["parameters"]["epochs"] == 20 and about["cctoolkit"] == cct.__version__
     assert "checkpoint" not in about["parameters"]
     card = (dragonfly / "README.md").read_text()
-    for said in (
+    for text in (
         "# fly",
         "Simulated.",
         "One link.",
@@ -217,14 +217,14 @@ def test_a_folder_says_what_the_model_is(dragonfly):
         "a test",
         "100 ms",
     ):
-        assert said in card, said
+        assert text in card, text
     model = load(dragonfly)
     assert repr(model) == "<Model fly: bbr, reno from cbiq_bytes, throughput_bytes; windows of 100 ms>"
     assert (model.windows_ms, model.slot_ms, model.any_length) == ((100,), 1, False)
 
 
 @pytest.mark.slow
-def test_a_model_says_whom_its_classes_stand_for(ours, tmp_path):
+def test_a_model_lists_what_its_classes_cover(ours, tmp_path):
     windows = samples.train("views")
     some = Windows(windows.X, windows.y.copy(), windows.table, windows.inputs, windows.slot_ms)
     some.y[np.flatnonzero(some.y == "reno")[::2]] = "lp"
@@ -269,15 +269,15 @@ def test_bundled_models_by_name(dragonfly, monkeypatch):
 @pytest.mark.parametrize(("model", "right", "wrong"), [("cca", 14, 0), ("every-cca", 11, 3)])
 def test_flows_of_other_kernels(model, right, wrong):
     """Of the captures in ``traces/``, which no model was trained on; the numbers are those of the documentation."""
-    said = []
+    named = []
     for labels in sorted(TRACES.glob("*.labels.csv")):
         before, after = (
             cct.read_capture(TRACES / labels.name.replace("labels.csv", f"{tap}.pcap.gz"))
             for tap in ("ingress", "egress")
         )
         known = label_flows(before, labels)[["flow_id", "cca"]].rename(columns={"cca": "runs"})
-        said.append(cct.identify.classify_flows(before, after, model=model).merge(known, on="flow_id"))
-    table = pd.concat(said)
+        named.append(cct.identify.classify_flows(before, after, model=model).merge(known, on="flow_id"))
+    table = pd.concat(named)
     assert len(table) == 17
     assert (table.cca == table.runs).sum() >= right
     assert (~table.cca.isin(["unknown"]) & (table.cca != table.runs)).sum() <= wrong
@@ -423,7 +423,7 @@ def test_the_flows_of_runs_not_trained_on_are_named(dragonfly):
             assert row["probability"] > 0.8 and 25 <= row["windows"] <= 30 and row["window_ms"] == 100
 
 
-def test_windows_of_a_flow_speak_together(dragonfly):
+def test_windows_of_a_flow_are_combined(dragonfly):
     """By hand: no overlap, silent ones left out, log-probabilities averaged."""
     model, slots = load(dragonfly), samples.recordings()[0].slots
     row = model.predict(slots).iloc[0]
@@ -436,7 +436,7 @@ def test_windows_of_a_flow_speak_together(dragonfly):
     assert row.cca == model.classes_[together.argmax()]
 
 
-def test_flows_of_which_nothing_can_be_said(dragonfly):
+def test_flows_without_usable_windows(dragonfly):
     model, slots = load(dragonfly), samples.recordings()[0].slots
     short = model.predict(slots[:60]).iloc[0]
     assert short.windows == 0 and pd.isna(short.cca) and np.isnan(short.probability)
@@ -560,12 +560,12 @@ def test_anything_in_any_field(name, value, tmp_path):
             inside[path[-1]] = value
         (copy / "model.json").write_text(json.dumps(changed))
         try:
-            said = load(copy).predict_slots(slots)
+            named = load(copy).predict_slots(slots)
         except CCToolkitError as error:
             text = str(error)
             assert text.isprintable() and len(text) < 600, path
         else:
-            assert said["probability"].dropna().between(-1e-6, 1 + 1e-6).all(), path
+            assert named["probability"].dropna().between(-1e-6, 1 + 1e-6).all(), path
 
 
 @functools.cache

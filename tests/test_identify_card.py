@@ -25,12 +25,12 @@ def test_a_card_says_what_the_model_is_and_how_good(tmp_path):
     path = write_card(tmp_path / "fly", ABOUT, results)
     card = path.read_text(encoding="utf-8")
     assert path == tmp_path / "fly" / "README.md" and card.startswith("# fly\n\n")
-    for said in (
+    for text in (
         "`DragonflyClassifier` of cctoolkit 9.9", "bbr, reno", "`cbiq_bytes`, `throughput_bytes`", "slots of 1 ms",
         "Windows: 100 ms, 1000 ms.", 'cct.identify.load("fly")', "## Data\n\nRuns of a test.",
         "## Limits\n\nNothing else.", "epochs 3, seed 7", "- command: cct train\n- dataset: abc",
     ):  # fmt: skip
-        assert said in card, said
+        assert text in card, text
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in card.splitlines() if line[:1] == "|"
     ]
@@ -39,7 +39,7 @@ def test_a_card_says_what_the_model_is_and_how_good(tmp_path):
     assert [p.name for p in (tmp_path / "fly").iterdir()] == ["README.md"]
 
 
-def test_what_is_not_known_is_said(tmp_path):
+def test_unknown_facts_are_reported(tmp_path):
     about = ABOUT | {"data": "", "limits": "", "provenance": {}}
     card = write_card(tmp_path, about, None).read_text(encoding="utf-8")
     assert "## Data\n\nNot stated." in card and "## Limits\n\nNot stated." in card

@@ -377,9 +377,9 @@ def test_going_on_from_a_saved_model(tmp_path):
     content, learnt = learnt_network(tmp_path / "ours", "CCAClassifier", few_windows.slot_ms)
     network = ScalesNet.pretrained(content, learnt, ["reno", "vegas", "bbr"]).eval()
     with torch.inference_mode():
-        said = network(torch.from_numpy(scale_views(raw.X))).numpy()
+        output = network(torch.from_numpy(scale_views(raw.X))).numpy()
     wanted = saved._scores(raw.X)[:, [learnt.index("reno"), learnt.index("bbr")]]
-    np.testing.assert_allclose(said[:, [0, 2]], wanted, atol=1e-4)
+    np.testing.assert_allclose(output[:, [0, 2]], wanted, atol=1e-4)
 
     parameters = {"pretrained": tmp_path / "ours", "epochs": 1, "widths": (8, 8, 8), "learning_rate": 1e-5}
     went_on = unfitted("ours", **parameters).fit(few_windows)
@@ -480,7 +480,7 @@ def test_unknown_is_what_is_other_or_not_probable_enough():
     ]
 
 
-def test_so_many_known_windows_are_lost_as_asked_for():
+def test_the_requested_share_of_known_windows_is_rejected():
     model = fitted("ours")
     windows = samples.train("views")
     _, validation = model._held_out(len(windows), windows.groups)

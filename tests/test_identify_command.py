@@ -114,7 +114,7 @@ def read_csv(text: str) -> pd.DataFrame:
 # ---- classify --------------------------------------------------------------------------------------------------------
 
 
-def test_classify_says_what_taps_tell(run, seer: Path) -> None:
+def test_classify_reports_findings_about_the_taps(run, seer: Path) -> None:
     status, out, err = run("classify", THREE, "--model", seer, "-f", "csv")
     assert (status, err) == (0, "")
     one = read_csv(out)
@@ -209,7 +209,7 @@ def test_too_many_flows_at_once_are_refused_with_what_to_do(run, seer: Path, mon
 
 
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, message",
     [
         (("nowhere.pcap",), "nowhere.pcap"),
         ((MIXED, "--window-ms", "50"), "the shortest seer was trained on are 100 ms"),
@@ -218,34 +218,34 @@ def test_too_many_flows_at_once_are_refused_with_what_to_do(run, seer: Path, mon
         ((MIXED, "-o", "ccas.txt"), "must end in"),
     ],
 )
-def test_classify_refuses(run, seer: Path, arguments: tuple[object, ...], told: str) -> None:
+def test_classify_refuses(run, seer: Path, arguments: tuple[object, ...], message: str) -> None:
     status, _, err = run("classify", *arguments, "--model", seer)
     assert status == 1
-    assert told in err and err.startswith("cct: ") and err.count("\n") == 1
+    assert message in err and err.startswith("cct: ") and err.count("\n") == 1
 
 
-def test_whom_else_a_name_stands_for_is_told_where_it_was_said(run, seer: Path, tmp_path: Path) -> None:
+def test_output_lists_what_else_a_name_covers(run, seer: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(seer, tmp_path / "seer"))
     about = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(
         json.dumps(about | {"alike": {"flow": ["flight", "neither"], "line": ["queue"]}})
     )
-    told = "; flow also covers flight, neither"
+    message = "; flow also covers flight, neither"
     for command in (("classify", THREE), ("flows", THREE, "--cca")):
         _, out, _ = run(*command, "--model", folder)
-        assert told in " ".join(out.split()) and "line also covers" not in out
+        assert message in " ".join(out.split()) and "line also covers" not in out
 
 
 def test_classes_of_several() -> None:
     assert groups(["Reno = lp, YeAH", "a=b"]) == {"reno": ("lp", "yeah"), "a": ("b",)} and groups([]) == {}
-    for texts, told in [
+    for texts, message in [
         (["reno"], "alike: 'reno' is not NAME=CCA,CCA"),
         (["reno="], "is not NAME=CCA,CCA"),
         (["=lp"], "is not NAME=CCA,CCA"),
         (["a=b", "a=c"], "alike: a is given twice"),
         (["a=b", "c=b"], "ccas: b is given twice"),
     ]:
-        with pytest.raises(ParameterError, match=told):
+        with pytest.raises(ParameterError, match=message):
             groups(texts)
 
 
@@ -460,7 +460,7 @@ def test_a_captures_own_name_is_its_label(run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, message",
     [
         ("", "empty"),
         ("No.,Time,Source\n1,0.1,::1\n", "has no field names"),
@@ -474,19 +474,19 @@ def test_a_captures_own_name_is_its_label(run, tmp_path: Path) -> None:
     ],
     ids=["empty", "summary lines", "nan", "huge", "cells", "no data"],
 )
-def test_a_folder_with_nothing_to_read_is_refused(run, tmp_path: Path, text: str, told: str) -> None:
+def test_a_folder_with_nothing_to_read_is_refused(run, tmp_path: Path, text: str, message: str) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
     (folder / "reno-0-50-200-2-tcp.csv").write_text(text)
     status, out, err = run("dataset", "add", tmp_path / "mine", folder)
     assert (status, out) == (1, "") and not (tmp_path / "mine").exists()
     why, end = err.splitlines()
-    assert "reno-0-50-200-2-tcp.csv" in why and told in why
+    assert "reno-0-50-200-2-tcp.csv" in why and message in why
     assert end.startswith("cct: ") and "nothing to add from 1 file" in end
 
 
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, message",
     [
         (("add", "DIR", THREE, "--name", "b"), "neither the name of"),
         (("add", "DIR", TRACES, THREE_EGRESS), "egress: needs a single capture"),
@@ -518,7 +518,7 @@ def test_a_folder_with_nothing_to_read_is_refused(run, tmp_path: Path, text: str
     ],
 )
 def test_dataset_refuses(
-    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], told: str
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "grid.toml").write_text(TOML)
@@ -529,7 +529,7 @@ def test_dataset_refuses(
         assert run("dataset", "add", "DIR", THREE, "--labels", TRACES / "three-ccas-ipv6.labels.csv")[0] == 0
     status, _, err = run("dataset", *arguments)
     assert status == 1, err
-    assert told in err and err.startswith("cct: ") and err.count("\n") == 1
+    assert message in err and err.startswith("cct: ") and err.count("\n") == 1
 
 
 @pytest.fixture
@@ -546,11 +546,11 @@ def test_evaluate_says_what_it_cannot_know(run, seer: Path, queues: Path, tmp_pa
     evaluated = "evaluate", seer, queues, "--window-ms", 1000, "-f", "csv"
     status, out, err = run(*evaluated)
     assert status == 0 and read_csv(out)["f1_queue"].tolist() == [1]
-    [told] = err.splitlines()
-    assert told.startswith("cct: seer ") and "split.csv" in told
+    [message] = err.splitlines()
+    assert message.startswith("cct: seer ") and "split.csv" in message
     assert run(*evaluated, "--all")[2] == ""
     mine = shutil.copytree(seer, tmp_path / "mine")
-    for content, status, said in [
+    for content, status, message in [
         ("run,part\nthree-ccas-ipv6,test\n", 0, ""),
         ("run,part\nthree-ccas-ipv6,train\n", 1, "mine was trained on all of these runs"),
         ("name\nthree-ccas-ipv6\n", 1, "split.csv: not a table of run and part"),
@@ -558,7 +558,7 @@ def test_evaluate_says_what_it_cannot_know(run, seer: Path, queues: Path, tmp_pa
     ]:
         (mine / "split.csv").write_text(content)
         found, _, err = run("evaluate", mine, queues, "--window-ms", 1000)
-        assert found == status and said in err and err.count("\n") == status
+        assert found == status and message in err and err.count("\n") == status
 
 
 def test_evaluate_by_the_crossover(run, seer: Path, queues: Path) -> None:
@@ -579,9 +579,9 @@ def test_flows_with_their_congestion_controls(run, seer: Path, tmp_path: Path) -
     assert (status, err) == (0, "")
     table = read_csv(out)
     pd.testing.assert_frame_equal(table.drop(columns=["cca", "probability", "limited_by"]), read_csv(plain))
-    said = read_csv(run("classify", THREE, "--model", seer, "-f", "csv")[1]).set_index("flow_id")
+    classified = read_csv(run("classify", THREE, "--model", seer, "-f", "csv")[1]).set_index("flow_id")
     named = table.set_index("flow_id")["cca"].dropna()
-    assert len(named) == 3 and named.to_dict() == said["cca"].to_dict() == dict.fromkeys(
+    assert len(named) == 3 and named.to_dict() == classified["cca"].to_dict() == dict.fromkeys(
         named.index, "flight"
     )
     assert table["probability"].notna().sum() == 3
@@ -726,7 +726,7 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options, told",
+    "options, message",
     [
         (("--classifier", "nothing"), "one of scales, dragonfly, deepcci, summary"),
         (("--classifier", "dragonfy"), "did you mean 'dragonfly'"),
@@ -754,7 +754,7 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
     ],
 )
 def test_train_refuses(
-    run, grid: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], told: str
+    run, grid: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], message: str
 ) -> None:
     pytest.importorskip("torch", reason="the extra `train` is not installed")
     import re
@@ -762,7 +762,7 @@ def test_train_refuses(
     monkeypatch.chdir(grid)
     status, _, err = run("train", "grid", "-o", "never", *options)
     assert status == 1
-    assert re.search(told, err) and err.startswith("cct: ") and err.count("\n") == 1
+    assert re.search(message, err) and err.startswith("cct: ") and err.count("\n") == 1
     assert not Path("never").exists()
 
 
@@ -784,9 +784,9 @@ def test_classifiers_beside_each_other(run, grid: Path, monkeypatch: pytest.Monk
         status, again, _ = run("evaluate", f"several/{row.classifier}", "grid", "-f", "csv")
         assert status == 0 and read_csv(again)["f1"].iloc[0] == pytest.approx(row.f1)
         assert row.classifier in out
-        status, told, err = run("classify", MIXED, "--model", f"several/{row.classifier}", "-f", "csv")
+        status, message, err = run("classify", MIXED, "--model", f"several/{row.classifier}", "-f", "csv")
         seen = row.classifier != "dragonfly"  # which needs the queue, so a second tap
-        assert status == 0 and (read_csv(told)["cca"].notna() == seen).all(), err
+        assert status == 0 and (read_csv(message)["cca"].notna() == seen).all(), err
     assert '"summary"' in Path("several/comparison.html").read_text(encoding="utf-8")
 
 
@@ -816,7 +816,9 @@ def test_an_unknown_label_asks(run, tmp_path: Path) -> None:
     assert err == "cct: labels: 'cubik' is a new congestion control; did you mean 'cubic'?\n"
 
 
-def test_what_training_needs_is_asked_for_first(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_training_packages_are_reported_first(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     status, _, err = run("train", "nowhere", "-o", tmp_path / "model")
     assert status == 1 and "pip install 'cctoolkit[train]'" in err

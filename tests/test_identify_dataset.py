@@ -219,8 +219,10 @@ def test_folders_of_earlier_versions_are_read_and_grow_where_they_name_their_sce
     def strip(*left_out: str) -> None:
         """The provenance of runs without these entries."""
         for path in (tmp_path / "slots").glob("*.parquet"):
-            table, said = schema.read_parquet(path, "slots")
-            schema.write_parquet(table, path, "slots", {k: v for k, v in said.items() if k not in left_out})
+            table, metadata = schema.read_parquet(path, "slots")
+            schema.write_parquet(
+                table, path, "slots", {k: v for k, v in metadata.items() if k not in left_out}
+            )
 
     build_dataset(SCENARIOS[:2], tmp_path, progress=False)
     strip("on", "special", "background", "slot_ms")
@@ -324,7 +326,7 @@ def test_workers_and_captures_change_nothing(here, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_wrong_scenario_in_a_worker_is_told_by_its_name(tmp_path):
+def test_a_wrong_scenario_in_a_worker_is_named(tmp_path):
     wrong = scenario("wrong", "bbr", "lp")  # the simulator has no TCP-LP
     with pytest.raises(ParameterError, match=r"^wrong: "):
         build_dataset([SCENARIOS[0], ({}, wrong)], tmp_path, workers=1, progress=False)

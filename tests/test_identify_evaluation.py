@@ -18,8 +18,8 @@ def windows_of(runs: int, rng: np.random.Generator, right: float = 0.8) -> Windo
     """Windows of runs that a classifier gets right or wrong as a whole; ``said`` is its answer."""
     cca = rng.choice(["reno", "cubic"], runs)
     wrong = rng.random(runs) >= right
-    said = np.where(wrong, np.where(cca == "reno", "cubic", "reno"), cca)
-    table = pd.DataFrame({"run": np.arange(runs), "cca": cca, "said": said, "half": np.arange(runs) % 2})
+    predicted = np.where(wrong, np.where(cca == "reno", "cubic", "reno"), cca)
+    table = pd.DataFrame({"run": np.arange(runs), "cca": cca, "said": predicted, "half": np.arange(runs) % 2})
     table = table.loc[table.index.repeat(PER_RUN)].reset_index(drop=True)
     X = np.zeros((len(table), 5, 1), np.float32)
     return Windows(X, table["cca"].to_numpy(object), table, ("cbiq_bytes",))

@@ -56,8 +56,8 @@ def grid() -> pd.DataFrame:
 def test_settings_are_equal_but_for_the_seed_and_what_came_out() -> None:
     settings = settings_of_runs(grid())
     assert len(set(settings.values())) == 24
-    for run, said in settings.items():
-        assert said == settings[run.rpartition("-")[0] + "-1"]
+    for run, of_run in settings.items():
+        assert of_run == settings[run.rpartition("-")[0] + "-1"]
     some = pd.DataFrame({"run": ["a", "a", "b", "b", "c"], "rtt": [1, 2, 2, 1, 1]})
     found = settings_of_runs(some)
     assert found["a"] == found["b"] != found["c"]  # in whatever order
@@ -104,7 +104,7 @@ def test_a_split_by_setting_leaves_settings_out() -> None:
 # ---- what a model has seen -------------------------------------------------------------------------------------------
 
 
-def test_what_a_model_was_trained_on_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_data_of_a_model_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = of(grid())
     training = [run for run in data.runs if run.endswith("-1") and "red" in run]
     model = SimpleNamespace(folder=tmp_path, name="mine")
@@ -149,7 +149,7 @@ def test_bundled_models_say_what_they_were_trained_on(name: str) -> None:
 # ---- evaluations -----------------------------------------------------------------------------------------------------
 
 
-def said() -> dict[float, Windows]:
+def answered_windows() -> dict[float, Windows]:
     """Right where the rate is high; an unknown class, always given a name."""
     table = grid().assign(window_ms=100.0, first_slot=0)
     y = table["cca"].where(table["seed"] != 3, "mine").to_numpy(object)
@@ -160,7 +160,7 @@ def said() -> dict[float, Windows]:
 
 
 def test_scores_by_setting() -> None:
-    found = said()
+    found = answered_windows()
     known = {ms: windows.take(windows.y != "mine") for ms, windows in found.items()}
     table = by_setting(known).set_index(["setting", "value"])
     assert list(table.loc["rate"].index) == ["1 to 3", "4 to 6", "7 to 9", "10 to 12"]
@@ -170,13 +170,13 @@ def test_scores_by_setting() -> None:
 
 
 def test_reliability_counts_names_of_classes_that_a_model_lacks_as_wrong() -> None:
-    bins = reliability_of(said()).set_index("bin")
+    bins = reliability_of(answered_windows()).set_index("bin")
     assert bins["right"].to_dict() == pytest.approx({5: 1 / 3, 9: 2 / 3})
     assert bins["windows"].sum() == 144
 
 
 def test_an_evaluation_is_a_folder(tmp_path: Path) -> None:
-    found = said()
+    found = answered_windows()
     model = SimpleNamespace(classes_=np.array(["bbr", "reno"], object))
     scores = pd.DataFrame({"window_ms": [100.0], "f1": [0.5]})
     write_evaluation(tmp_path / "new", model, scores, found, {"model": "mine"})
@@ -233,7 +233,7 @@ def test_a_file_of_congestion_controls(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, message",
     [
         ("def f(:\n", "line 1: SyntaxError"),
         ("x = 1\ny = 1 / 0\n", "line 2: ZeroDivisionError: division by zero"),
@@ -247,7 +247,7 @@ def test_a_file_of_congestion_controls(tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_files_that_define_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     file = tmp_path / "leakage_nothing.py"
@@ -256,4 +256,4 @@ def test_files_that_define_nothing(
     with pytest.raises(ParameterError, match=r"ccas: leakage_nothing\.py") as refused:
         names_of_file(str(file))
     sys.modules.pop("leakage_nothing", None)
-    assert told in str(refused.value) and "\n" not in str(refused.value) and len(str(refused.value)) < 400
+    assert message in str(refused.value) and "\n" not in str(refused.value) and len(str(refused.value)) < 400

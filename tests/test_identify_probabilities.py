@@ -46,7 +46,7 @@ def test_a_window_without_arrivals_is_divided_as_one_without_flight() -> None:
     assert pieces(np.zeros((1, 10_000, 5), np.float32)).tolist() == [3]
 
 
-def test_pieces_speak_by_the_mean_of_their_logarithms() -> None:
+def test_pieces_are_combined_by_the_mean_of_their_logarithms() -> None:
     X = np.stack([window(4000, 10), window(4000, 160), window(4000, 10)])
     X[0, :2000, 1], X[2, :, 1] = 3, 1  # what probabilities are made of here
     seen: list[tuple[int, ...]] = []
@@ -73,8 +73,8 @@ def test_nothing_is_unknown_where_all_have_a_name_and_no_limit_was_learnt() -> N
 
 def test_a_name_has_to_be_as_probable_as_windows_of_its_length_ask_for() -> None:
     limits = np.array([[100, 0.2], [1000, 0.4], [10_000, 0.8]])
-    asked = by_length(limits, np.array([10, 100, 316.227766, 1000, 10_000, 60_000]), 0.0)
-    np.testing.assert_allclose(asked, [0.2, 0.2, 0.3, 0.4, 0.8, 0.8], rtol=1e-9)
+    limit = by_length(limits, np.array([10, 100, 316.227766, 1000, 10_000, 60_000]), 0.0)
+    np.testing.assert_allclose(limit, [0.2, 0.2, 0.3, 0.4, 0.8, 0.8], rtol=1e-9)
     assert by_length(limits, 1000, 0.0) == pytest.approx(0.4)
     np.testing.assert_array_equal(by_length(np.empty((0, 2)), np.array([5, 7]), 1.0), [1, 1])
     classes, alike = np.array(["bbr", "reno"]), np.array([[0.5, 0.5], [0.5, 0.5]])

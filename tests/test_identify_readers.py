@@ -427,8 +427,8 @@ def test_what_is_not_exported(tmp_path):
     slots = cct.compute_slots(found, slot_ms=1000)
     assert slots.bytes_in_flight.isna().all() and slots.in_bytes.tolist() == [500, 500]
     notes = " / ".join(found.meta.notes)
-    for said in ("no tcp.ack", "no tcp.flags", "address of 4 segments is not known", "no frame.len"):
-        assert said in notes
+    for note in ("no tcp.ack", "no tcp.flags", "address of 4 segments is not known", "no frame.len"):
+        assert note in notes
 
 
 def test_raw_and_relative_numbers_are_not_mixed(tmp_path):
@@ -731,14 +731,14 @@ def test_names_of_files(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     found = labels_from_names([tmp_path])
-    said = {str(Path(f).relative_to(tmp_path)): c for f, c in zip(found.file, found.cca, strict=True)}
-    assert {k: None if pd.isna(v) else v for k, v in said.items()} == names
+    by_file = {str(Path(f).relative_to(tmp_path)): c for f, c in zip(found.file, found.cca, strict=True)}
+    assert {k: None if pd.isna(v) else v for k, v in by_file.items()} == names
     with pytest.raises(ParameterError, match="no such file"):
         labels_from_names(tmp_path / "cubic.pcap")
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "values"),
     [
         ("reno-5-45-200-2-tcp.csv", (0.2, 100, 2)),
         ("cubic12-0-50-1000-1-tcp.csv.gz", (1, 100, 1)),
@@ -751,9 +751,9 @@ def test_names_of_files(tmp_path):
         ("nv-15bw-85rtt-128q-local-20181113T122428/server-tcpdump.pcap", (15, 85, 128)),
     ],
 )
-def test_settings_in_names(name, told):
+def test_settings_in_names(name, values):
     buffer = "buffer_packets" if "bw-" in name else "buffer_bdp"
-    expected = dict(zip(("rate_mbps", "rtt_ms", buffer), told, strict=True)) if told else {}
+    expected = dict(zip(("rate_mbps", "rtt_ms", buffer), values, strict=True)) if values else {}
     assert settings_from_name(name) == expected
 
 
@@ -798,8 +798,8 @@ FACTS = {
 @needs_captures
 def test_what_is_known_of_other_peoples_captures():
     found = labels_from_names(CAPTURES)
-    said = {Path(f).name: None if pd.isna(c) else c for f, c in zip(found.file, found.cca, strict=True)}
-    assert said == {name: facts["cca"] for name, facts in FACTS.items()}
+    by_file = {Path(f).name: None if pd.isna(c) else c for f, c in zip(found.file, found.cca, strict=True)}
+    assert by_file == {name: facts["cca"] for name, facts in FACTS.items()}
     for file in found.file:
         facts = FACTS[Path(file).name]
         capture = cct.read_capture(file)

@@ -162,13 +162,13 @@ def start(package: Path, **environment: str) -> subprocess.Popen[str]:
 
 def results(process: subprocess.Popen[str]) -> tuple[dict[str, int], set[str], str]:
     """Results by name, which came from the cache, and what was said."""
-    output, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
     found = json.loads(output)
     return (
         {name: value for name, (value, _) in found.items()},
         {n for n, (_, hits) in found.items() if hits},
-        said,
+        errors,
     )
 
 
@@ -216,9 +216,9 @@ def test_a_folder_that_cannot_be_written_to(package: Path) -> None:
             path.unlink()
         folder.rmdir()
         folder.touch()
-    values, kept, said = results(start(package))
+    values, kept, errors = results(start(package))
     assert (values, kept) == (FIRST, set())
-    assert said.count("set NUMBA_CACHE_DIR") == 1
+    assert errors.count("set NUMBA_CACHE_DIR") == 1
     assert results(start(package, NUMBA_CACHE_DIR=str(home / "own")))[1] == set()
     assert results(start(package, NUMBA_CACHE_DIR=str(home / "own"))) == (FIRST, set(FIRST), "")
 

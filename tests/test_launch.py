@@ -97,13 +97,13 @@ def test_one_command_runs_a_paper_on_the_testbed(paper: str, tmp_path: Path) -> 
     command = [str(LAUNCH / "testbed.sh"), paper, str(tmp_path / "out"), "--backend", "netns"]
     env = os.environ | {"PATH": f"{stub.parent}:{os.environ['PATH']}"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    said = [line.split() for line in done.stdout.splitlines()]
-    assert {Path(x[2]).name for x in said} == {
+    commands = [line.split() for line in done.stdout.splitlines()]
+    assert {Path(x[2]).name for x in commands} == {
         f.name
         for f in FILES
         if f.parent.name == paper and "-sim" not in f.name and not f.name.startswith("bmv2")
     }
-    for command_, how, file, o, out, *options in said:
+    for command_, how, file, o, out, *options in commands:
         has_sweep = len(read_sweep(file)) > 1
         assert (command_, how, o, options) == (
             "testbed",

@@ -15,7 +15,7 @@ from cctoolkit.plot.style import figure
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "verdict"),
+    ("prediction", "found", "verdict"),
     [
         (100, 100, "right"),
         (91, 100, "right"),
@@ -31,12 +31,12 @@ from cctoolkit.plot.style import figure
         (..., "near", "write down what you expect first"),
     ],
 )
-def test_verdicts(said, found, verdict):
-    table = compare_prediction({"what": said}, {"what": found})
+def test_verdicts(prediction, found, verdict):
+    table = compare_prediction({"what": prediction}, {"what": found})
     assert table.columns.to_list() == ["you said", "measured", "verdict"]
     assert table.verdict["what"] == verdict
     assert table.measured["what"] == (found if isinstance(found, str) else f"{found:g}")
-    assert (table["you said"]["what"] == "") == (said is None or said is ...)
+    assert (table["you said"]["what"] == "") == (prediction is None or prediction is ...)
 
 
 def test_rows_are_those_measured_in_their_order():
@@ -46,17 +46,17 @@ def test_rows_are_those_measured_in_their_order():
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("prediction", "message"),
     [
         ({"delay": 3}, "'delay' is not measured; expected one of 'delay, ms'"),
         ({"delay, ms": "much"}, "delay, ms: 'much' is not a number"),
         ({"who": 3}, "who: 3 is not a word"),
     ],
 )
-def test_it_says_what_is_wrong(said, message):
-    found = {"delay, ms": 3.0} | ({"who": "near"} if "who" in said else {})
+def test_it_says_what_is_wrong(prediction, message):
+    found = {"delay, ms": 3.0} | ({"who": "near"} if "who" in prediction else {})
     with pytest.raises(ParameterError, match=message):
-        compare_prediction(said, found)
+        compare_prediction(prediction, found)
 
 
 @pytest.mark.parametrize(

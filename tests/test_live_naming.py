@@ -89,8 +89,8 @@ def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
         assert len(names) >= 5
         assert update.counts["acks"]["lost_packets"] <= 10
     waited_s = waiting_s() - began_s
-    said = pd.concat(names, ignore_index=True)
-    numbers = said.drop_duplicates("dport").set_index("dport").flow_id.to_dict()
+    named = pd.concat(names, ignore_index=True)
+    numbers = named.drop_duplicates("dport").set_index("dport").flow_id.to_dict()
     assert set(numbers) == set(PORTS)  # none of iperf3's other connections, over which it talks to itself
     live = pd.concat(slots, ignore_index=True).sort_values(["flow_id", "slot"], ignore_index=True)
     live.attrs["slot_ms"] = 1.0
@@ -109,7 +109,7 @@ def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
         one, other = (probabilities(model, table, number, first, last, window) for table in (live, theirs))
         assert len(one) >= 2
         assert np.abs(one - other).sum(axis=1).mean() < 0.1
-        answers = said[said.flow_id == number]
+        answers = named[named.flow_id == number]
         in_time = answers[answers.age_s <= 10].iloc[-1]
         assert in_time.probability >= 0
         if (in_time.cca == "bbr") != (PORTS[port] == "bbr"):

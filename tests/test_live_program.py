@@ -21,10 +21,10 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(program.platform, "release", lambda: "5.10.0-28-amd64")
     monkeypatch.setattr(program, "_has", lambda capability: False)
-    said = "; ".join(program.missing())
-    assert "Linux 6.6 or newer, for tcx (this is 5.10.0-28-amd64)" in said
-    assert "root, or CAP_NET_ADMIN and CAP_NET_RAW and CAP_PERFMON and CAP_BPF" in said
-    assert "clang (apt-get install" in said
+    text = "; ".join(program.missing())
+    assert "Linux 6.6 or newer, for tcx (this is 5.10.0-28-amd64)" in text
+    assert "root, or CAP_NET_ADMIN and CAP_NET_RAW and CAP_PERFMON and CAP_BPF" in text
+    assert "clang (apt-get install" in text
     with pytest.raises(CollectorUnavailableError, match=r"live: this machine lacks Linux 6\.6"):
         KernelCollector("lo")
 

@@ -26,15 +26,15 @@ some_sent = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(1, 40)), max_s
 class Choice(RuleBasedStateMachine):
     """The rules of FlowSelection, checked after each update; they leave open only which of equal flows is chosen."""
 
-    @initialize(asked=some_keys, heavy=st.integers(0, 4), idle_s=st.integers(1, 6))
-    def begin(self, asked: list[FlowKey], heavy: int, idle_s: int) -> None:
-        self.chosen = FlowSelection(asked, heavy, idle_s)
+    @initialize(requested=some_keys, heavy=st.integers(0, 4), idle_s=st.integers(1, 6))
+    def begin(self, requested: list[FlowKey], heavy: int, idle_s: int) -> None:
+        self.chosen = FlowSelection(requested, heavy, idle_s)
         self.heavy, self.idle_s, self.now_s = heavy, idle_s, 0
-        self.asked = set(asked)
+        self.requested = set(requested)
         self.last: dict[FlowKey, int] = {}  # when each chosen flow was heard last
         first = self.chosen.first()
         assert len(first) == len(set(first))
-        assert set(first) == self.asked
+        assert set(first) == self.requested
 
     @rule(seconds=st.integers(1, 4))
     def wait(self, seconds: int) -> None:
@@ -43,7 +43,7 @@ class Choice(RuleBasedStateMachine):
     @rule(keys=some_keys)
     def hear(self, keys: list[FlowKey]) -> None:
         for key in keys:
-            self.chosen.heard(key, self.now_s)
+            self.chosen.note_packet(key, self.now_s)
             if key in self.last:
                 self.last[key] = self.now_s
 
@@ -53,7 +53,7 @@ class Choice(RuleBasedStateMachine):
         added, removed = self.chosen.update(candidates, self.now_s)
         assert len(set(added + removed)) == len(added) + len(removed)  # no flow twice, none in both
         assert set(removed) <= self.last.keys()
-        assert not set(added) & (self.last.keys() | self.asked)
+        assert not set(added) & (self.last.keys() | self.requested)
         assert set(added) <= sent.keys()
         self.last |= {key: self.now_s for key in sent if key in self.last}
         idle = {key for key in self.last if self.now_s - self.last[key] > self.idle_s}
@@ -63,7 +63,7 @@ class Choice(RuleBasedStateMachine):
             del self.last[key]
         self.last |= dict.fromkeys(added, self.now_s)
         assert len(self.last) <= self.heavy
-        left = [sent[key] for key in sent if key not in self.last and key not in self.asked]
+        left = [sent[key] for key in sent if key not in self.last and key not in self.requested]
         if displaced or (left and self.heavy):
             assert len(self.last) == self.heavy  # nobody goes, and nobody waits, while there is room
         for key in displaced:
@@ -111,10 +111,10 @@ class Strict:
 
     def read(self) -> Reading:
         cells = np.zeros(len(self.monitored), CELL)
-        heard = self.seen[self.periods % len(self.seen)]
+        seen = self.seen[self.periods % len(self.seen)]
         for cell, (key, number) in zip(cells, self.monitored.items(), strict=True):
             cell["way"], cell["slot"], cell["first_seq"] = 2 * number, self.now_ns // self.slot_ns - 1, 1
-            cell["bytes"] = cell["packets"] = key in heard
+            cell["bytes"] = cell["packets"] = key in seen
         cells = cells[cells["packets"] > 0]
         tap: dict[str, Any] = {"packets": 0}
         return Reading(cells, cells[:0], self.now_ns // self.slot_ns, {"ingress": tap, "egress": tap})
@@ -137,16 +137,18 @@ class Strict:
     st.lists(some_sent, min_size=1, max_size=7),
 )
 def test_the_loop_asks_the_collector_for_nothing_it_refuses(
-    asked: list[FlowKey],
+    requested: list[FlowKey],
     heavy: int,
     idle_s: int,
     seen: list[list[FlowKey]],
     sent: list[list[tuple[FlowKey, int]]],
 ) -> None:
     """With no more room than for the flows that are monitored at one time."""
-    collector = Strict(len(set(asked)) + heavy, seen, sent)
-    spelled = [key._replace(src=key.src.upper(), dst=key.dst.replace("fd00::", "fd00:0::")) for key in asked]
-    before: set[FlowKey] = set(asked)
+    collector = Strict(len(set(requested)) + heavy, seen, sent)
+    spelled = [
+        key._replace(src=key.src.upper(), dst=key.dst.replace("fd00::", "fd00:0::")) for key in requested
+    ]
+    before: set[FlowKey] = set(requested)
     for update in watch(collector, flows=spelled, heavy=heavy, idle_s=idle_s, period_ms=500, duration_s=20):
         if update.flows is not None:
             told = {
@@ -155,7 +157,7 @@ def test_the_loop_asks_the_collector_for_nothing_it_refuses(
             }
             assert told == before
             before = set(collector.monitored)
-            assert before >= set(asked)
+            assert before >= set(requested)
     assert collector.reports > 15
 
 

@@ -241,7 +241,7 @@ def test_heavy_flows_take_the_places_there_are() -> None:
         [],
     )  # not more than twice as much
     assert chosen.update([(key(2), 30), (key(3), 20), (key(4), 41)], 1) == ([key(4)], [key(3)])
-    chosen.heard(key(4), 6)
+    chosen.note_packet(key(4), 6)
     assert chosen.update([], 6.5) == ([], [key(2)])
     assert FlowSelection(heavy=0).update([(key(1), 10)], 0) == ([], [])
 
@@ -327,18 +327,18 @@ def test_command_prints_and_writes(tmp_path: Path) -> None:
     assert 5e3 < json.loads(lines[-1])["bytes_in_flight"] < 5e5
 
 
-def test_who_samples_is_told_that_nothing_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+def test_sampling_warns_that_nothing_will_be_named(capfd: pytest.CaptureFixture[str]) -> None:
     class Counting(Teller):
         inputs = ("in_bytes", "cbiq_bytes")
 
-    for sampling, classifier, told in (
+    for sampling, classifier, warned in (
         ("first", Counting(), True),
         ("all", Counting(), False),
         ("first", None, False),
     ):
         collector = functools.partial(CaptureCollector, BEFORE, slot_ms=1.0, sampling=sampling)
         follow(collector, [], None, None, classifier, {}, duration_s=1)
-        assert ("nothing will be named" in capfd.readouterr().err) == told
+        assert ("nothing will be named" in capfd.readouterr().err) == warned
 
 
 def test_a_probability_is_of_a_name() -> None:
@@ -375,7 +375,7 @@ def test_a_probability_is_of_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["live"], "give --ingress"),
         ([*DRY, "--flow", "10.0.0.1-10.0.0.2"], "is not SRC:PORT-DST:PORT"),
@@ -384,10 +384,10 @@ def test_a_probability_is_of_a_name() -> None:
         ([*DRY, "--sampling", "some"], "sampling"),
     ],
 )
-def test_command_says_what_is_wrong(options: list[str], said: str) -> None:
+def test_command_says_what_is_wrong(options: list[str], message: str) -> None:
     done = CliRunner().invoke(cli.app, options)
     assert done.exit_code == 1
-    assert said in str(done.exception)
+    assert message in str(done.exception)
 
 
 @pytest.mark.slow

@@ -99,13 +99,13 @@ def test_bytes_of_a_flow_of_a_simulation():
 @pytest.mark.slow
 def test_what_does_not_fit_is_refused_before(tmp_path):
     small, large = (capture_of(tmp_path / f"{n}.pcap", n) for n in (1000, 1_000_000))
-    said = [
+    messages = [
         measured("simulated", 100, 1_000_000, 1 << 30),
         measured(
             "info", small, large, 720 << 20
         ),  # of addresses: a thread reserves a hundred megabytes of them
     ]
-    for text, what in zip(said, ("a simulation of 1,000,000 flows", "a table of "), strict=True):
+    for text, what in zip(messages, ("a simulation of 1,000,000 flows", "a table of "), strict=True):
         assert text.startswith(f"not enough memory: {what}") and "are available" in text and "\n" not in text
 
 

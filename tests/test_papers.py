@@ -78,15 +78,15 @@ def letters(text: str) -> str:
 def test_numbers_are_in_the_paper(paper: str) -> None:
     """Each as it is, or in the unit that the text uses."""
     text = text_of(paper)
-    said = {
+    in_text = {
         float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\d(?:\.\d+)?|\d(?:\.\d+)?", text)
     }
-    said |= {float(i) for i, word in enumerate(WORDS) if re.search(rf"\b{word}\b", text, re.I)}
+    in_text |= {float(i) for i, word in enumerate(WORDS) if re.search(rf"\b{word}\b", text, re.I)}
     missing = []
     for row in cct.paper_numbers(paper).itertuples():
         for number in map(float, numbers(row.paper)):
             if not any(
-                round(abs(number) * scale, 6) in said for scale in (1, 100, 1e-2, 1e3, 1e-3, 60, 1 / 60)
+                round(abs(number) * scale, 6) in in_text for scale in (1, 100, 1e-2, 1e3, 1e-3, 60, 1 / 60)
             ):
                 missing.append((row.item, row.setting, row.quantity, number))
     assert not missing

@@ -690,7 +690,7 @@ def test_warm_does_the_usual_work(capfd: pytest.CaptureFixture[str]) -> None:
     from cctoolkit.report.command import warm
 
     warm()
-    said = capfd.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in said] == [
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
         "reading, flows, report", "RTTs, slots, congestion controls", "simulator"
     ]  # fmt: skip

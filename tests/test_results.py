@@ -206,7 +206,7 @@ def test_steps_of_a_result(toy_result: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert kept.state("toy", toy_result) == "fresh"
 
 
-def test_what_cannot_be_made_is_said(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_cannot_be_made_are_refused(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ParameterError, match="result: 'nope' must be one of codel"):
         results.make("nope", toy_result)
     with pytest.raises(ParameterError, match=r"models is made by `python data/models/build\.py`"):

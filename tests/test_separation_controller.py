@@ -267,7 +267,7 @@ def shared(
     return cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=duration_s, seed=3)
 
 
-def test_a_passive_tap_knows_what_the_controller_is_told() -> None:
+def test_a_passive_tap_measures_the_controllers_metrics() -> None:
     """RTTs of simulated senders are those of SEQ/ACK pairing at the ingress tap, at every look.
 
     But that a sender also has them from SACKs, which may be less where packets were lost.
@@ -286,15 +286,15 @@ def test_a_passive_tap_knows_what_the_controller_is_told() -> None:
     )
     samples = cct.rtt_samples(run.ingress)
     assert len(seen) == 11
-    for now_s, told in seen:
+    for now_s, metrics in seen:
         so_far = samples[samples.ts_ns <= now_s * 1e9]
         least = so_far.groupby(["flow_id", "direction"]).rtt_ns.min().groupby("flow_id").sum() / 1e6
-        passive = least[told.flow_id].to_numpy()
-        assert told.rtt_ms.to_numpy() == pytest.approx(passive, rel=0.01)
-        assert (told.rtt_ms.to_numpy() <= passive + 1e-6).all()
+        passive = least[metrics.flow_id].to_numpy()
+        assert metrics.rtt_ms.to_numpy() == pytest.approx(passive, rel=0.01)
+        assert (metrics.rtt_ms.to_numpy() <= passive + 1e-6).all()
         # without an access delay, the latest is the tap's too: within the packets of one ACK, or of a recovery
         mine = so_far[(so_far.flow_id == 1) & (so_far.direction == 0)]
-        assert told.latest_rtt_ms[told.flow_id == 1].iloc[0] == pytest.approx(
+        assert metrics.latest_rtt_ms[metrics.flow_id == 1].iloc[0] == pytest.approx(
             mine.rtt_ns.iloc[-1] / 1e6, rel=0.2
         )
     # and the meter of captures comes to the same

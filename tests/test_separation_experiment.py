@@ -72,10 +72,10 @@ def test_every_scheme_has_its_controller(scheme: str) -> None:
 def test_all_schemes_get_the_same_traffic(test: int, options: rtt.Settings) -> None:
     """A comparison is one only on the same scenario: within a test, cases differ in what their columns say."""
     cases = rtt.PARTS[test].scenarios(options)
-    tells = {"scheme", "queues", "shares", "where"}
+    varied = {"scheme", "queues", "shares", "where"}
     by_traffic: dict[str, set[str]] = {}
     for case in cases:
-        key = json.dumps({k: v for k, v in case.about.items() if k not in tells})
+        key = json.dumps({k: v for k, v in case.about.items() if k not in varied})
         by_traffic.setdefault(key, set()).add(case.scenario.to_toml())
     assert all(len(scenarios) == 1 for scenarios in by_traffic.values())
     assert len({json.dumps(case.about) for case in cases}) == len(cases)

@@ -165,7 +165,7 @@ def test_pools_grow_without_a_trace():
     small, big = Simulation(scenario, sample_s=None), Simulation(scenario, sample_s=None)
     for name in ("nodes", "segments"):
         big._arrays[name] = np.zeros(100_000, big._arrays[name].dtype)
-    big._tell_room(big._arrays)
+    big._set_room(big._arrays)
     for sim in (small, big):
         sim.run()
     assert small._arrays["port"]["node_used"][0] > 6000

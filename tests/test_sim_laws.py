@@ -364,7 +364,7 @@ def test_a_shaper_lets_packets_go_at_once_and_holds_the_next_back():
     assert delays == pytest.approx([took_ns, 0], abs=2)
 
 
-def test_priority_starves_whom_it_may():
+def test_priority_starves_lower_queues():
     flows = [Flow("udp", rate_mbps=15, queue=0), Flow("udp", rate_mbps=15, queue=1)]
     run = simulate(dumbbell(flows, scheduler="priority", queues=(Queue(), Queue()), duration_s=5))
     assert run.queues.sent_bytes[0] * 8e-6 / 5 == pytest.approx(15, rel=0.01)
@@ -382,7 +382,7 @@ def test_quick_acks_then_every_second_packet():
     assert np.mean(steps[acks.ts_ns.to_numpy()[1:] > 3 * 10**9] == 2) > 0.97
 
 
-def test_a_change_of_marks_is_told_at_once():
+def test_a_change_of_marks_is_signalled_at_once():
     """RFC 8257, section 3.2: when CE begins or ends to be set the receiver does not wait for a second packet."""
 
     class MarkSome(Aqm):

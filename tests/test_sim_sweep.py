@@ -276,7 +276,7 @@ SLOW = """
 import os, sys, time
 import cctoolkit as cct
 
-def told(run):
+def measured(run):
     if run.scenario.name in {"slow", "never", "always"}:  # a set in code has another order in each process
         time.sleep(0.25)
     with open(os.environ["LOG"], "a") as log:
@@ -287,7 +287,7 @@ base = cct.Scenario(bottleneck=cct.Bottleneck(rate_mbps=5, buffer_packets=20), n
                     flows=[cct.Flow("udp", rate_mbps=4, arrivals="poisson")], duration_s=0.5)
 jobs = list(cct.sweep(base, {"seed": range(1, 21)}))
 if __name__ == "__main__":
-    cct.run_sweep(jobs, sys.argv[1], measure=told, workers=2, progress=False)
+    cct.run_sweep(jobs, sys.argv[1], measure=measured, workers=2, progress=False)
 """
 
 
@@ -441,7 +441,7 @@ class Wrong(Aqm):
         return p.there_is_none
 
 
-def test_seeds_that_repeat_nothing_are_said_and_repetitions_do(tmp_path: Path) -> None:
+def test_seeds_without_effect_are_reported_and_repetitions_work(tmp_path: Path) -> None:
     grid = {"flows.*.loss": [0.0, 0.02]}
     with pytest.warns(SeedWarning, match="1 of 2 combinations have the same result for every seed"):
         cct.run_sweep(

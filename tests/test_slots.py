@@ -277,8 +277,8 @@ def test_which_flows_and_which_direction():
     assert table.flow_id.value_counts().to_dict() == {4: 5, 1_000_000: 1}
     assert listed(table.in_bytes[:5]) == [1000] * 5
     assert listed(table.flow_id[table.slot == 2]) == [4, 1_000_000]
-    for asked in 1_000_000, [1_000_000, 3, 99_999_999]:
-        only = compute_slots(together, together, flow_ids=asked)
+    for chosen in 1_000_000, [1_000_000, 3, 99_999_999]:
+        only = compute_slots(together, together, flow_ids=chosen)
         assert listed(only.flow_id) == [1_000_000]
         assert listed(only.slot) == [2]  # still counted from the capture's first packet
 

@@ -234,7 +234,7 @@ def test_a_standing_queue_is_one_that_does_not_go_away() -> None:
     assert summarise(made(bulk([2.0] * 5 + [20.0] * 100))).standing_queue.empty
 
 
-def test_one_direction_only_is_said() -> None:
+def test_one_direction_only_is_noted() -> None:
     rows = bulk([5.0] * 40) + [r for r in bulk([5.0] * 40, flow=1) if r[2] == 0]
     s = summarise(made(sorted(rows)))
     assert s.one_direction["flows"] == 1
@@ -278,14 +278,14 @@ def test_one_share_of_retransmitted_segments() -> None:
     assert "1 retransmission: 1 % of the TCP segments sent" in texts(s)
 
 
-def test_a_capture_that_holds_each_packet_twice_is_said() -> None:
+def test_a_capture_with_each_packet_twice_is_noted() -> None:
     rows = [(ts + copy * 1000, *rest) for ts, *rest in bulk([20.0] * 99) for copy in (0, 1)]
     s = summarise(made(rows))
     assert (s.totals["segments"], s.totals["retransmits"], s.totals["copies"]) == (99, 0, 99)
     assert any(note.startswith("99 TCP segments were recorded twice") for note in s.notes)
 
 
-def test_no_tcp_is_said() -> None:
+def test_no_tcp_is_noted() -> None:
     s = summarise(made([(10**18 + i * MS, 0, 0, 0, 0, 0, 500, 0) for i in range(20)], protocol=17))
     assert any(note.startswith("No TCP") for note in s.notes)
     assert s.services[["protocol", "port"]].to_numpy().tolist() == [[17, 1024]]  # no SYN: the lower port
@@ -299,11 +299,11 @@ def test_nothing_at_all() -> None:
     assert any("None of the 3 frames" in note for note in s.notes)
 
 
-def test_what_spoils_a_capture_is_said() -> None:
+def test_defects_of_a_capture_are_noted() -> None:
     rows = bulk([5.0] * 20)
     rows += [(10**18 + 86_400 * 10**9 + i, 0, 0, 30_000 + 1000 * i, 1, ACK, 20_000, 500) for i in range(3)]
     rows[3], rows[4] = rows[4], rows[3]
-    said = "\n".join(
+    notes = "\n".join(
         summarise(made(rows, dropped=7, counts={"fragments": 2, "not_ip": 5, "truncated_headers": 1})).notes
     )
     for text in (
@@ -313,10 +313,10 @@ def test_what_spoils_a_capture_is_said() -> None:
         "headers of 1 packet ",
         "20,054 bytes",
     ):
-        assert text in said
-    assert "No packet for 24.0 h" in said
-    assert "1 packets are stamped earlier" in said
-    assert "second capture, from after the queue" in said
+        assert text in notes
+    assert "No packet for 24.0 h" in notes
+    assert "1 packets are stamped earlier" in notes
+    assert "second capture, from after the queue" in notes
 
 
 def test_concentration() -> None:

@@ -136,7 +136,7 @@ OFFSETS_MS = [0.1, 1, 10, 100, 1000, 3_600_000]
 
 @pytest.mark.parametrize("name", mostly_slow(SOME, ["bbr"]))
 @pytest.mark.parametrize("offset_ms", [*OFFSETS_MS, *(-ms for ms in OFFSETS_MS)])
-def test_an_offset_is_found_and_told_and_is_no_swap(name, offset_ms):
+def test_an_offset_is_reported_and_not_taken_for_a_swap(name, offset_ms):
     ingress, egress = taps(name)
     offset_ns = round(offset_ms * MS)
     found = compare_taps(ingress, stamped(egress, offset_ns))
@@ -146,21 +146,21 @@ def test_an_offset_is_found_and_told_and_is_no_swap(name, offset_ms):
     if abs(offset_ns) > waits_ns or -offset_ns > waits_ns / 2:
         assert found.problem.startswith("the clocks differ too much")
         assert remedy_ns(found.problem) == pytest.approx(-offset_ns, abs=2_500)
-    told = found.problem or "".join(found.remarks)
-    assert ("ahead of" if offset_ms > 0 else "behind") in told and "swapped" not in told
+    message = found.problem or "".join(found.remarks)
+    assert ("ahead of" if offset_ms > 0 else "behind") in message and "swapped" not in message
     assert compare_taps(egress, stamped(ingress, offset_ns)).problem.startswith("these look swapped: ")
 
 
-def test_packets_that_a_slow_clock_makes_lost_are_said() -> None:
+def test_apparent_losses_from_a_slow_clock_are_reported() -> None:
     ingress, egress = taps("bufferbloat")
     slow = stamped(egress, -5 * MS)
-    with pytest.warns(TapClockWarning) as told:
+    with pytest.warns(TapClockWarning) as caught:
         lost = cct.queue_delay(ingress, slow)["lost"].sum()
     assert lost > cct.queue_delay(ingress, egress)["lost"].sum()
     early = compare_taps(ingress, slow).early
     assert (
         f"the {100 * early:.3g} % of the packets that seem to leave before they arrive count as lost"
-        in str(told[0].message)
+        in str(caught[0].message)
     )
     assert not any("count as lost" in one for one in compare_taps(ingress, stamped(egress, 5 * MS)).remarks)
 
@@ -178,7 +178,7 @@ def test_a_drift_is_found(name, drift_ppm):
     assert "ppm" in (found.problem or found.remarks[0])
 
 
-def test_a_clock_that_is_set_is_told():
+def test_a_clock_that_is_set_is_reported():
     ingress, egress = taps("cubic-bbr")
     (remark,) = compare_taps(ingress, stamped(egress, step_ns=50 * MS)).remarks
     assert "do not differ by a constant offset and drift" in remark
@@ -292,7 +292,7 @@ def test_nothing_in_common_says_why():
     assert "offload" in compare_taps(ingress, other).problem
 
 
-def test_an_empty_tap_and_datagrams_alone_tell_nothing():
+def test_an_empty_tap_and_datagrams_alone_prove_nothing():
     ingress, egress = taps("cubic")
     nothing = egress.select(start_s=1e6)
     for one, other in ((ingress, nothing), (nothing, egress), (nothing, nothing)):
@@ -302,12 +302,12 @@ def test_an_empty_tap_and_datagrams_alone_tell_nothing():
     assert compare_taps(datagrams[0], taps("testbed/udp-abuse")[1].select(protocol="udp")).problem
 
 
-def test_one_capture_given_twice_is_told():
+def test_the_same_capture_twice_is_reported():
     (remark,) = compare_taps(taps("reno")[0], taps("reno")[0]).remarks
     assert "given twice" in remark
 
 
-def test_half_of_the_packets_unrecognised_is_told():
+def test_half_of_the_packets_unrecognised_is_reported():
     ingress, egress = taps("cubic")
     data = egress.columns["payload_bytes"] > 0
     cut = Capture(
@@ -401,7 +401,7 @@ USERS = [slots, cct.queue_delay, cct.queue_loss, summary, recording, live, named
 
 
 @pytest.mark.parametrize("user", USERS, ids=lambda user: user.__name__)
-def test_whoever_takes_two_taps_refuses_swapped_ones_and_other_traffic(user: Callable[..., Any]):
+def test_functions_of_two_taps_refuse_swapped_ones_and_other_traffic(user: Callable[..., Any]):
     ingress, egress = taps("reno")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

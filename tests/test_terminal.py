@@ -121,7 +121,7 @@ def test_every_table_fits_the_terminal(run, monkeypatch: pytest.MonkeyPatch, col
     largest = cap.flows.assign(size=lambda f: f.bytes_fwd + f.bytes_rev).nlargest(1, "size").iloc[0]
     packets = f"{largest.packets_fwd + largest.packets_rev:,}"
     end = f"[{largest.src}]:{largest.sport}"
-    for arguments, told in {
+    for arguments, message in {
         ("info", MIXED): end,
         ("flows", MIXED): packets if columns > 120 else largest.src,
         ("rtt", MIXED, "--port", 5001): f"{end} → ",
@@ -131,7 +131,7 @@ def test_every_table_fits_the_terminal(run, monkeypatch: pytest.MonkeyPatch, col
     }.items():
         status, shown, _ = run(*arguments)
         assert status == 0, (arguments, shown)
-        assert told in shown, (arguments, shown)
+        assert message in shown, (arguments, shown)
         assert "…" not in shown.replace("Wi-Fi, …)", "").replace("egress=…", ""), arguments
         for line in shown.splitlines():
             assert cell_len(line) <= columns, (arguments, line)
@@ -155,7 +155,7 @@ def test_the_column_that_a_table_is_sorted_by_is_there(
     assert column in shown.splitlines()[0].split()
 
 
-def test_a_flow_has_one_rate_whoever_shows_it(run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flow_has_the_same_rate_everywhere(run, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the direction with more data."""
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -177,7 +177,7 @@ def test_a_pipe_gets_all_columns() -> None:
 
 
 @pytest.mark.slow
-def test_compiling_is_said_once_and_only_on_a_terminal(tmp_path: Path) -> None:
+def test_compiling_is_announced_once_and_only_on_a_terminal(tmp_path: Path) -> None:
     kernels, fewer = tmp_path / "kernels", tmp_path / "fewer"
     cold = {"NUMBA_CACHE_DIR": str(kernels)}
     capture = tmp_path / "first.pcap"

@@ -60,8 +60,8 @@ def test_the_last_one_built_is_taken_and_the_named_one_before_it(
         (cache / f"linux-{version}-0123456789ab.json").write_text("{}")
     found = find_kernel()
     assert found.version == "6.12.10-cct" and found.path.parent == cache
-    said = subprocess.run(["sha256sum", found.path], capture_output=True, text=True, check=True).stdout
-    assert found.sha256 == said.split()[0]
+    done = subprocess.run(["sha256sum", found.path], capture_output=True, text=True, check=True).stdout
+    assert found.sha256 == done.split()[0]
     monkeypatch.setenv("CCTOOLKIT_UML_KERNEL", str(program(tmp_path / "mine", "6.13.0")))
     assert find_kernel().version == "6.13.0"
     monkeypatch.chdir(tmp_path)
@@ -106,9 +106,11 @@ def test_a_processor_with_more_registers_than_the_kernel_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen with Linux 6.12 on a processor with AMX: what it says, and then a panic of its first program."""
-    said = "Kernel command line: panic=-1\nuserspace - ptrace set fp regs failed, errno = 14\nKernel panic\n"
+    console = (
+        "Kernel command line: panic=-1\nuserspace - ptrace set fp regs failed, errno = 14\nKernel panic\n"
+    )
     path = program(tmp_path / "kernel", "")
-    path.write_text(f"#!/bin/sh\n[ $1 = --version ] && exec echo 6.12\nprintf '{said}'\n")
+    path.write_text(f"#!/bin/sh\n[ $1 = --version ] && exec echo 6.12\nprintf '{console}'\n")
     monkeypatch.setenv("CCTOOLKIT_UML_KERNEL", str(path))
     with pytest.raises(TestbedUnavailableError, match=r"registers \(AMX\)"):
         check_kernel(find_kernel())
@@ -288,7 +290,7 @@ def test_the_patch_changes_what_it_says() -> None:
         ("Makefile", ("6.12.7-cct", "hello"), TestbedUnavailableError, "not a User Mode Linux kernel"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_built_is_said_and_leaves_no_kernel(
+def test_a_failed_build_is_reported_and_leaves_no_kernel(
     tree: Path,
     cache: Path,
     file: str,

@@ -53,12 +53,12 @@ def processes(folder: Path) -> list[str]:
 
 def test_what_is_written_is_the_plan_and_can_be_taken_away(tmp_path: Path) -> None:
     need("cc")
-    asked = scenario(
+    given = scenario(
         cct.Flow("cubic", rtt_ms=20, access_ms=2),
         cct.Flow("reno", rtt_ms=40),
         bottleneck={"aqm": "codel", "rate_schedule": ((1.0, 5.0),)},
     )
-    plan = make_plan(asked, prefix="cct123456", virtual=False)
+    plan = make_plan(given, prefix="cct123456", virtual=False)
     mininet.write(plan, tmp_path, TapSettings(control_ns=10**8))
     table = json.loads((tmp_path / "plan.json").read_text())
     assert list(table["hosts"]) == list(plan.hosts)
@@ -81,8 +81,8 @@ def test_what_is_written_is_the_plan_and_can_be_taken_away(tmp_path: Path) -> No
 
 def test_dualpi2_goes_as_a_message(tmp_path: Path) -> None:
     need("cc")
-    asked = scenario(bottleneck={"aqm": "dualpi2"})
-    mininet.write(make_plan(asked, virtual=False), tmp_path, TapSettings())
+    given = scenario(bottleneck={"aqm": "dualpi2"})
+    mininet.write(make_plan(given, virtual=False), tmp_path, TapSettings())
     assert not any(
         "dualpi2" in line for line in json.loads((tmp_path / "plan.json").read_text())["hosts"]["R"]["tc"]
     )
@@ -107,7 +107,7 @@ def test_it_runs_with_mininet(machine: None, tmp_path: Path) -> None:
         cct.Flow("cubic", rtt_ms=rtt_ms, bytes=50_000),
         cct.Flow("udp", rate_mbps=1, rtt_ms=rtt_ms),
     )
-    asked = scenario(*flows, duration_s=3.0, bottleneck={"rate_schedule": ((1.5, 5.0),)})
+    given = scenario(*flows, duration_s=3.0, bottleneck={"rate_schedule": ((1.5, 5.0),)})
     times = []
 
     def control(run) -> None:  # type: ignore[no-untyped-def]
@@ -115,7 +115,7 @@ def test_it_runs_with_mininet(machine: None, tmp_path: Path) -> None:
         if len(times) == 2:
             run.set_rate(2.0)
 
-    run = run_testbed(asked, tmp_path / "a run", backend="mininet", control=control, control_s=1.0)
+    run = run_testbed(given, tmp_path / "a run", backend="mininet", control=control, control_s=1.0)
     assert times == [1.0, 2.0]
     assert not processes(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["a run"]
@@ -135,7 +135,7 @@ def test_it_runs_with_mininet(machine: None, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.netns
-def test_what_fails_inside_is_said_in_one_line(
+def test_failures_inside_give_one_line(
     machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "require_kernel", lambda backend, plan: None)

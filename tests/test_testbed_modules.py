@@ -189,10 +189,10 @@ def test_rough_handling(kernel, tmp_path):
         (tmp_path / f"extreme.{kind}").write_text(EXTREME[kind])
     for arguments in uml._arguments(kernel):
         uml._boot([str(kernel.path), *arguments], tmp_path, 1, uml._nothing, None)
-        if (tmp_path / "said").exists():
+        if (tmp_path / "output").exists():
             break
-    said = (tmp_path / "said").read_text()
-    parts = dict(zip(*[iter(re.split(r"^== (\w+)\n", said, flags=re.MULTILINE)[1:])] * 2, strict=True))
+    output = (tmp_path / "output").read_text()
+    parts = dict(zip(*[iter(re.split(r"^== (\w+)\n", output, flags=re.MULTILINE)[1:])] * 2, strict=True))
     assert list(parts) == [*KINDS]
     for kind, text in parts.items():
         assert re.findall(r"^refused (\S+):", text, re.MULTILINE) == HOSTILE[kind].split(), text

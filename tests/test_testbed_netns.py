@@ -124,9 +124,9 @@ def test_what_the_kernel_lacks_is_named(
     monkeypatch.setattr(doctor, "host_qdiscs", lambda more=(): has)
     monkeypatch.setattr(doctor, "host_ccas", lambda: {"reno", "cubic"})
     monkeypatch.setattr(doctor, "_load_module", lambda name: False)
-    asked = scenario(cct.Flow(**{"cca": "reno", **flow}), bottleneck=bottleneck)
+    given = scenario(cct.Flow(**{"cca": "reno", **flow}), bottleneck=bottleneck)
     with pytest.raises(TestbedUnavailableError, match=f"^netns: kernel .*{message}"):
-        run_testbed(asked, tmp_path / "out", backend="netns")
+        run_testbed(given, tmp_path / "out", backend="netns")
     assert not list(tmp_path.iterdir())
 
 

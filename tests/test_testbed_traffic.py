@@ -275,10 +275,10 @@ def test_flows_do_what_the_plan_says(program: Path, pair: Pair, tmp_path: Path) 
         pair.flow(6, cca="reno", rate_bps=2e6, packet_bytes=1000, on_ns=S // 4, off_ns=S // 4),
         pair.flow(7, cca="udp", rate_bps=1e6, bytes=100_000, packet_bytes=1042, stop_ns=2 * S),
     ]
-    code, said, results = run(
+    code, errors, results = run(
         program, tmp_path, flows, duration_ns=2 * S, sample_ns=S // 10, queues=(pair.source, "s0")
     )
-    assert (code, said) == (0, "")
+    assert (code, errors) == (0, "")
     assert results is not None
     table, series = results.flows.set_index("index"), results.series
     assert 2 * S <= results.end_ns - results.start_ns < 2.5 * S
@@ -354,8 +354,8 @@ def test_windows_limit_only_when_asked_to(program: Path, pair: Pair, tmp_path: P
         pair.flow(1, v6=True),
         pair.flow(2, max_window_bytes=10**6),
     ]
-    code, said, results = run(program, tmp_path, flows, duration_ns=2 * S, sample_ns=S // 50)
-    assert (code, said) == (0, "")
+    code, errors, results = run(program, tmp_path, flows, duration_ns=2 * S, sample_ns=S // 50)
+    assert (code, errors) == (0, "")
     assert results is not None
     windows = {i: t.window_bytes.iloc[5:] for i, t in results.series.groupby("index")}
     assert windows[0].max() <= 10 * 1448
@@ -382,9 +382,9 @@ def test_windows_limit_only_when_asked_to(program: Path, pair: Pair, tmp_path: P
 def test_a_flow_that_cannot_be_set_up_is_named(
     program: Path, pair: Pair, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    code, said, _ = run(program, tmp_path, [pair.flow(0), pair.flow(3, **changes)], duration_ns=S)
-    assert (code, said.count("\n")) == (1, 1)
-    assert said.startswith(f"traffic: {message}")
+    code, errors, _ = run(program, tmp_path, [pair.flow(0), pair.flow(3, **changes)], duration_ns=S)
+    assert (code, errors.count("\n")) == (1, 1)
+    assert errors.startswith(f"traffic: {message}")
     assert not (tmp_path / "flows.csv").exists()
 
 
@@ -392,9 +392,9 @@ def test_a_flow_that_cannot_be_set_up_is_named(
 def test_a_connection_that_fails_leaves_the_others(program: Path, pair: Pair, tmp_path: Path) -> None:
     subprocess.run(["ip", "-netns", pair.names[1], "address", "add", "10.9.9.2/32", "dev", "d0"], check=True)
     flows = [pair.flow(0), pair.flow(1, sink_address="10.9.9.2", start_ns=S // 10)]
-    code, said, results = run(program, tmp_path, flows, duration_ns=S // 2)
+    code, errors, results = run(program, tmp_path, flows, duration_ns=S // 2)
     assert code == 0
-    assert said.startswith("traffic: flow 1: at 0.1") and said.endswith(": Network is unreachable\n")
+    assert errors.startswith("traffic: flow 1: at 0.1") and errors.endswith(": Network is unreachable\n")
     assert results.flows.error.tolist() == ["", "Network is unreachable"]
     assert results.flows.established_ns.notna().tolist() == [True, False]
     assert results.flows.acked_bytes[0] > 1_000_000
@@ -422,7 +422,7 @@ def test_a_signal_ends_the_run_with_its_results(
 
 @pytest.mark.netns
 @pytest.mark.parametrize("spin", [False, True])
-def test_a_controller_is_asked_and_obeyed(program: Path, pair: Pair, tmp_path: Path, spin: bool) -> None:
+def test_a_controller_is_called_and_obeyed(program: Path, pair: Pair, tmp_path: Path, spin: bool) -> None:
     """At every interval it sees the connections of the moment; what it answers is run before the next."""
     (tmp_path / "control").mkdir()
     seen: list[tuple[int, pd.DataFrame]] = []
@@ -450,9 +450,9 @@ def test_a_controller_is_asked_and_obeyed(program: Path, pair: Pair, tmp_path: P
         interval_ns=S // 4, directory=str(tmp_path / "control"), spin=spin,
         command=("tc", "-netns", pair.names[0], "-batch"),
     )  # fmt: skip
-    code, said, results = run(program, tmp_path, flows, duration_ns=S + S // 10, control=control)
+    code, errors, results = run(program, tmp_path, flows, duration_ns=S + S // 10, control=control)
     thread.join(10)
-    assert (code, said) == (0, "")
+    assert (code, errors) == (0, "")
     assert [(t - results.start_ns) * 4 // S for t, _ in seen] == [1, 2, 3, 4]
     assert [sorted(table["index"]) for _, table in seen] == [[0], [0], [0, 1], [0, 1]]
     assert all((table.ts_ns == t).all() for t, table in seen)
@@ -479,9 +479,9 @@ def test_an_answer_that_is_no_command_ends_the_run(program: Path, pair: Pair, tm
         directory=str(tmp_path / "control"),
         command=("tc", "-netns", pair.names[0], "-batch"),
     )
-    code, said, _ = run(program, tmp_path, [pair.flow(0)], duration_ns=5 * S, control=control)
+    code, errors, _ = run(program, tmp_path, [pair.flow(0)], duration_ns=5 * S, control=control)
     assert code == 1
-    assert "control: at 0.1" in said and "tc did not accept the answer (status 1)" in said
+    assert "control: at 0.1" in errors and "tc did not accept the answer (status 1)" in errors
 
 
 @pytest.mark.netns

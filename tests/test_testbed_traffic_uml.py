@@ -118,7 +118,7 @@ def test_every_second_packet_is_acknowledged_and_none_waits(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [10, 40])
-def test_a_receivers_window_is_the_limit_that_was_asked_for(tmp_path: Path, window: int) -> None:
+def test_a_receivers_window_is_the_requested_limit(tmp_path: Path, window: int) -> None:
     done = run(tmp_path, cct.Flow("cubic", rtt_ms=40, max_window=window), duration_s=3.0)
     series = done.flow_series[done.flow_series.ts_ns > done.start_ns + 10**9]
     assert series.inflight_packets.max() <= window
@@ -128,7 +128,7 @@ def test_a_receivers_window_is_the_limit_that_was_asked_for(tmp_path: Path, wind
 
 
 @pytest.mark.slow
-def test_no_buffer_limits_when_none_was_asked_for(tmp_path: Path) -> None:
+def test_no_buffer_limits_by_default(tmp_path: Path) -> None:
     """A product of bandwidth and delay of 3 300 packets is filled by one flow."""
     done = run(tmp_path, cct.Flow("cubic", rtt_ms=200), rate_mbps=200, buffer_packets=3300, duration_s=8.0)
     bits = (

@@ -187,7 +187,7 @@ def test_packets_may_all_be_small(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_delay_nobody_can_know_is_not_zero(tmp_path):
+def test_an_unknown_delay_is_not_zero(tmp_path):
     """Of UDP with losses the taps do not tell which packet is which."""
     run = run_testbed(scenario(cct.Flow("udp", rate_mbps=25), duration_s=1.0), tmp_path / "run")
     assert run.queues.dropped_full[0] > 100
@@ -367,9 +367,9 @@ def test_several_queues_and_a_controller(tmp_path):
         # what a controller may use is called the same
         assert set(measured[1].columns) <= set(modelled[1].columns)
         assert set(measured[2].columns) <= set(modelled[2].columns)
-    _, told, queue_table = seen[8]
-    assert told.sent_packets[2] == pytest.approx(4.5 * 1e6 / 8 / 1514, abs=3)
-    assert (told.min_rtt_ms[:2] < 21).all() and (told.latest_rtt_ms[:2] > 21).all()
+    _, flow_table, queue_table = seen[8]
+    assert flow_table.sent_packets[2] == pytest.approx(4.5 * 1e6 / 8 / 1514, abs=3)
+    assert (flow_table.min_rtt_ms[:2] < 21).all() and (flow_table.latest_rtt_ms[:2] > 21).all()
     assert queue_table.sent_packets.sum() == pytest.approx(len(data(run.egress)), rel=0.2)
 
     def rates(r, first_s, last_s):
@@ -592,12 +592,12 @@ def test_interrupted_and_killed_runs_leave_no_process(tmp_path, how):
     assert program.stdout.readline() == "under way\n"
     assert working_in(tmp_path)
     program.send_signal(how)
-    _, said = program.communicate(timeout=60)
+    _, output = program.communicate(timeout=60)
     assert program.returncode != 0
     assert gone(tmp_path)
     assert not (tmp_path / "run").exists()
     if how == signal.SIGINT:
-        assert list(tmp_path.iterdir()) == [] and said.strip().endswith("KeyboardInterrupt")
+        assert list(tmp_path.iterdir()) == [] and output.strip().endswith("KeyboardInterrupt")
     # what a killed one could not remove is removed by the next in its place
     run_testbed(scenario(duration_s=0.1), tmp_path / "run")
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
@@ -730,10 +730,10 @@ def test_command_line(tmp_path):
     assert cct.load_run(tmp_path / "one").name == "small"
     done = cct_testbed("sweep", "grid.toml", "-o", "many", "--workers", "1")
     assert done.returncode == 0 and "wrote 2 runs to many" in done.stdout
-    for words, said in (
+    for words, message in (
         (("run", "grid.toml"), "has a [sweep]"),
         (("run", "none.toml"), "none.toml"),
         (("run", "one.toml", "--backend", "x"), "'x' must be one of uml, netns, mininet"),
     ):
         failed = cct_testbed(*words)
-        assert failed.returncode == 1 and said in failed.stderr and len(failed.stderr.splitlines()) == 1
+        assert failed.returncode == 1 and message in failed.stderr and len(failed.stderr.splitlines()) == 1

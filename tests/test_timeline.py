@@ -203,7 +203,7 @@ def test_options_that_make_no_sense(options: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width_ns", "bins", "most", "least_ns", "wide_ns"),
+    ("width_ns", "bins", "most", "min_ns", "wide_ns"),
     [
         (10_000, 5, 300, 0, 10_000),
         (20_000_000, 600, 300, 0, 100_000_000),  # 40 ms would be enough, but people read 100
@@ -212,7 +212,5 @@ def test_options_that_make_no_sense(options: dict[str, int]) -> None:
         (10_000_000, 1000, 2000, 100_000_000, 100_000_000),
     ],
 )
-def test_wider_bins_have_round_widths(
-    width_ns: int, bins: int, most: int, least_ns: int, wide_ns: int
-) -> None:
-    assert wider_bins(width_ns, bins, most, least_ns) * width_ns == wide_ns
+def test_wider_bins_have_round_widths(width_ns: int, bins: int, most: int, min_ns: int, wide_ns: int) -> None:
+    assert wider_bins(width_ns, bins, most, min_ns) * width_ns == wide_ns

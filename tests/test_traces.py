@@ -454,8 +454,8 @@ def test_the_manifests_kernel_makes_the_same_packets_again(name: str, tmp_path: 
 
 def test_making_what_there_is_not_is_one_line(capsys: pytest.CaptureFixture) -> None:
     assert load(MAKE_TRACES).main(["nonsense"]) == 1
-    said = capsys.readouterr().err
-    assert "no scenario 'nonsense'" in said and said.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert "no scenario 'nonsense'" in errors and errors.count("\n") == 1
 
 
 # -- the script

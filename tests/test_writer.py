@@ -475,7 +475,7 @@ def test_interrupted_leaves_nothing(tmp_path, name, error):
     assert (tmp_path / name).read_text() == "the old one"
 
 
-def test_a_full_disk_is_told(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     columns, keys, _ = some_traffic()
     writer = PcapWriter(tmp_path / "x.pcap")
 

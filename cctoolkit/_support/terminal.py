@@ -139,8 +139,8 @@ class Listing:
         name = self.header[i]
         cells = {row[i] for row in self.rows}
         words = {word for cell in cells for word in cell.split(" ")} if name in self.wrap else cells
-        least = max(map(cell_len, [*name.split(" "), *words]), default=0)
-        return least, max(map(cell_len, [name, *cells]), default=0)
+        minimum = max(map(cell_len, [*name.split(" "), *words]), default=0)
+        return minimum, max(map(cell_len, [name, *cells]), default=0)
 
     def _droppable(self) -> list[int]:
         """Columns in the order in which they are left out; the very first never is."""

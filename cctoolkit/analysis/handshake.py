@@ -139,11 +139,11 @@ def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
     answer = np.uint32(seq + np.uint32(1))
     if bits & _ANSWERED == 0:
         took = now - opening.syn_ns
-        told = bits & _SYN_ALIKE == 0 and _echoes(tsecr, opening.syn_tsval, bits & _SYN_AGAIN != 0)
+        is_clear = bits & _SYN_ALIKE == 0 and _echoes(tsecr, opening.syn_tsval, bits & _SYN_AGAIN != 0)
         bits |= _ANSWERED
         if took < 0:
             bits |= _BACKWARDS
-        if not told or took > LONGEST_HALF_NS:
+        if not is_clear or took > LONGEST_HALF_NS:
             bits |= _UNCERTAIN
         opening.answer_tsval = tsval
     else:

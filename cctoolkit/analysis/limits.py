@@ -189,7 +189,7 @@ def _signs(came, flight, seq, segment):
     flies = not np.isnan(flight[0])
     rtt = flight.sum() / came.sum() if flies else np.nan  # Little's law
     width = max(int(rtt), _LEAST_ROUND) if flies else _BLIND_ROUND
-    least = min(max(rtt, _LEAST_SILENCE), _SILENCE) if flies else _SILENCE
+    threshold = min(max(rtt, _LEAST_SILENCE), _SILENCE) if flies else _SILENCE
 
     idle = 0
     silent = 0
@@ -197,7 +197,7 @@ def _signs(came, flight, seq, segment):
         if came[t] == 0 and not (flies and flight[t] > 0):
             silent += 1
         else:
-            if silent >= least:
+            if silent >= threshold:
                 idle += silent
             silent = 0
 
@@ -286,10 +286,10 @@ def _signs(came, flight, seq, segment):
     growth = np.zeros(whole)
     known = 0
     for i in range(1, whole - 1):
-        told = True
+        is_known = True
         for j in range(i - 1, i + 2):
-            told &= sendings[j] > 0 and not _forced(lossy, j)
-        if told:
+            is_known &= sendings[j] > 0 and not _forced(lossy, j)
+        if is_known:
             sends[known] = came[i * width : (i + 1) * width].sum()
             growth[known] = met[i + 1] / sendings[i + 1] - met[i - 1] / sendings[i - 1]
             known += 1

@@ -196,6 +196,6 @@ def _room(floor: np.ndarray, ceiling: np.ndarray, steepest: float) -> tuple[floa
     apart = s[:, None] - t
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = (-y[:, None] - x - 2 * noise - RESOLUTION_NS) / apart
-    least = bound[apart > 0].max(initial=-steepest)
+    minimum = bound[apart > 0].max(initial=-steepest)
     most = bound[apart < 0].min(initial=steepest)
-    return noise, (float(min(least, best)), float(max(most, best)))
+    return noise, (float(min(minimum, best)), float(max(most, best)))

@@ -460,8 +460,8 @@ def _orientation(common: _Common) -> tuple[np.ndarray, bool]:
     longer = np.sign(delay[turns] - delay[turns + 1]) * np.where(way[turns] & 1, -1, 1)  # is direction 0
     of = np.bincount(way[turns] >> 1, longer != 0, minlength=flows)
     votes = np.bincount(way[turns] >> 1, longer, minlength=flows)
-    told = (np.sign(votes) * (np.abs(votes) >= _MAJORITY * of)).astype(np.int64)
-    sign = np.column_stack([told, -told]).ravel()
+    majority = (np.sign(votes) * (np.abs(votes) >= _MAJORITY * of)).astype(np.int64)
+    sign = np.column_stack([majority, -majority]).ravel()
     known = sign[common.way] != 0
     offset = np.zeros(len(common.way))
     if known.any():
@@ -621,12 +621,12 @@ def _drift_in_words(clocks: Clocks) -> str:
 
 def _one_direction_in_words(found: TapComparison) -> str:
     delay = found.forward if found.forward.packets else found.backward
-    least = min(delay.least_ns, delay.most_ns)
-    if least < 0:
-        early = format_time_ns(-least)
+    minimum = min(delay.least_ns, delay.most_ns)
+    if minimum < 0:
+        early = format_time_ns(-minimum)
         text = f"The egress tap stamps packets up to {early} before the ingress tap: its clock is behind"
     else:
-        text = f"Packets take at least {format_time_ns(least)} between the taps, by their clocks"
+        text = f"Packets take at least {format_time_ns(minimum)} between the taps, by their clocks"
     text += ". With packets in one direction only, the clocks' offset cannot be told from propagation delay"
     drift = found.clocks.drift_ppm
     if (

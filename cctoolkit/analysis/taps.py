@@ -322,7 +322,7 @@ def _match(
     mask = np.uint64(len(buckets) - 1)
     n_wanted = np.uint64(len(wanted))
     n_entries = np.uint64(len(entries))
-    least = 1 if data_only else 0
+    minimum = 1 if data_only else 0
     n_fates = 0
     while True:
         if i < n_in and (j >= n_out or in_ts[i] <= out_ts[j]):
@@ -330,7 +330,7 @@ def _match(
             f = np.uint64(in_flow[r])
             if (
                 in_flags[r] != 0
-                and in_payload[r] >= least
+                and in_payload[r] >= minimum
                 and (n_wanted == 0 or (f < n_wanted and wanted[f]))
             ):
                 way = f << np.uint64(1) | np.uint64(in_direction[r])
@@ -375,7 +375,7 @@ def _match(
             t = out_ts[r]
             j += 1
             used[2] = max(used[2], t)
-            if out_flags[r] == 0 or out_payload[r] < least:
+            if out_flags[r] == 0 or out_payload[r] < minimum:
                 continue
             way = f << np.uint64(1) | np.uint64(out_direction[r])
             if n_entries != 0:
@@ -458,7 +458,7 @@ def _rebuild(pool, fresh, ways, egress_start_ns, max_delay_ns, fates):
             passed = ways[node.way].passed
             # A second more than the limit: a clock that stepped back a little must not change what is recognised.
             if passed - node.ordinal > REORDERING or used[2] - node.ts_ns > max_delay_ns + 1_000_000_000:
-                _tell(node, _fate_of_gone(node, ways, egress_start_ns), fates, n_fates)
+                _record(node, _fate_of_gone(node, ways, egress_start_ns), fates, n_fates)
                 n_fates += 1
             else:
                 new_nodes[n] = node
@@ -487,7 +487,7 @@ def _remaining(pool, ways, egress_start_ns, max_delay_ns, fates):
         while at >= 0:
             node = nodes[at]
             gone = node.ordinal < ways[node.way].passed or used[2] - node.ts_ns > max_delay_ns
-            _tell(node, _fate_of_gone(node, ways, egress_start_ns) if gone else UNKNOWN, fates, n_fates)
+            _record(node, _fate_of_gone(node, ways, egress_start_ns) if gone else UNKNOWN, fates, n_fates)
             n_fates += 1
             at = node.next
     return n_fates
@@ -501,7 +501,7 @@ def _fate_of_gone(node, ways, egress_start_ns):
 
 
 @numba.njit(inline="always")
-def _tell(node, delay, fates, n):
+def _record(node, delay, fates, n):
     fates[n].row = node.row
     fates[n].ts_ns = node.ts_ns
     fates[n].delay_ns = delay
@@ -555,11 +555,11 @@ class PacketMatcher:
         fates = np.empty(0 if self._losses_only else len(leaving.ts_ns), FATE)
         i = j = n = 0
         while True:
-            i, j, told, why = _match(
+            i, j, found, why = _match(
                 i, j, self._rows, arriving, leaving, wanted, pair.entries, pair.not_before, pair.ingress_end_ns,
                 self._data_only, self._max_delay_ns, self._pool, self._ways, fates[n:] if len(fates) > n else fates[:0],
             )  # fmt: skip
-            n += told
+            n += found
             if why == _DONE:
                 break
             self._make_room()
@@ -571,11 +571,11 @@ class PacketMatcher:
         size = len(self._pool.nodes)
         gone = np.empty(size, FATE)
         fresh = _empty_pool(size, 0)
-        told = _rebuild(self._pool, fresh, self._ways, self._egress_start_ns, self._max_delay_ns, gone)
-        if told:
-            self._fates.append(gone[:told].copy())
+        found = _rebuild(self._pool, fresh, self._ways, self._egress_start_ns, self._max_delay_ns, gone)
+        if found:
+            self._fates.append(gone[:found].copy())
         self._pool = fresh
-        if 2 * told < size:
+        if 2 * found < size:
             self._pool = _empty_pool(2 * size, 0)
             _rebuild(fresh, self._pool, self._ways, self._egress_start_ns, self._max_delay_ns, gone)
 

@@ -88,15 +88,15 @@ def young_logarithms() -> np.ndarray:
     return np.round(ONE * np.log2(-np.expm1(-half_lives * math.log(2)))).astype(np.int64)
 
 
-def average_gains(ratio: float, least_shift: int) -> tuple[np.ndarray, np.ndarray]:
+def average_gains(ratio: float, min_shift: int) -> tuple[np.ndarray, np.ndarray]:
     """Gain of the average, indexed by log2 of the number of packets in its memory.
 
     Parameters
     ----------
     ratio : float
         Desired memory, in epochs of the count.
-    least_shift : int
-        The largest gain is 2**-least_shift.
+    min_shift : int
+        The largest gain is 2**-min_shift.
 
     Returns
     -------
@@ -112,9 +112,9 @@ def average_gains(ratio: float, least_shift: int) -> tuple[np.ndarray, np.ndarra
     shifts, furthers, values = zip(
         *[
             (shift, further, 2.0**-shift * (1 + (2.0**-further if further else 0)))
-            for shift in range(least_shift, MOST_PACKETS_BITS + 1)
+            for shift in range(min_shift, MOST_PACKETS_BITS + 1)
             for further in (0, 3, 2, 1)
-            if shift > least_shift or further == 0
+            if shift > min_shift or further == 0
         ],
         strict=True,
     )
@@ -279,8 +279,8 @@ class TofinoAbc(Abc):
 
     def gains(self, buffer_packets: int) -> tuple[np.ndarray, np.ndarray]:
         """``average_gains`` for this buffer: first and further shifts, indexed by the logarithm of a count."""
-        least = math.ceil(math.log2(math.e * min(buffer_packets, RING)))
-        return average_gains(self.average_memory_s * 1e9 / 2.0 ** self.count_epoch_bits(), least)
+        min_shift = math.ceil(math.log2(math.e * min(buffer_packets, RING)))
+        return average_gains(self.average_memory_s * 1e9 / 2.0 ** self.count_epoch_bits(), min_shift)
 
     def derived(self) -> dict[str, Any]:
         """Tables and constants; gains for each power of two of the buffer in packets."""

@@ -349,8 +349,8 @@ class _Piece:
             columns["flow_id"] = renumbered[wanted].astype(np.uint32)
             if not len(columns["ts_ns"]):
                 continue
-            least = int(columns["ts_ns"].min())
-            first_kept_ns = least if first_kept_ns is None else min(first_kept_ns, least)
+            minimum = int(columns["ts_ns"].min())
+            first_kept_ns = minimum if first_kept_ns is None else min(first_kept_ns, minimum)
             slots.update(columns)
             rates.update(columns)
             round_trips.update(pairing.update(columns))

@@ -59,7 +59,7 @@ class RttByFlow:
 
     def __init__(self) -> None:
         self._counts = _Counts()
-        self._least = np.zeros(0, np.int64)
+        self._min_ns = np.zeros(0, np.int64)
         self._most = np.zeros(0, np.int64)
 
     def update(self, samples: dict[str, np.ndarray]) -> None:
@@ -70,13 +70,13 @@ class RttByFlow:
         way = 2 * samples["flow_id"].astype(np.int64) + samples["direction"]
         self._counts.add(way * _BINS + _bin(rtt))
         ways = int(way.max()) + 1
-        if ways > len(self._least):
-            room = max(ways, 2 * len(self._least))
-            self._least = np.pad(
-                self._least, (0, room - len(self._least)), constant_values=np.iinfo(np.int64).max
+        if ways > len(self._min_ns):
+            room = max(ways, 2 * len(self._min_ns))
+            self._min_ns = np.pad(
+                self._min_ns, (0, room - len(self._min_ns)), constant_values=np.iinfo(np.int64).max
             )
             self._most = np.pad(self._most, (0, room - len(self._most)), constant_values=-1)
-        np.minimum.at(self._least, way, rtt)
+        np.minimum.at(self._min_ns, way, rtt)
         np.maximum.at(self._most, way, rtt)
 
     def result(self) -> pd.DataFrame:
@@ -88,17 +88,19 @@ class RttByFlow:
         total = np.add.reduceat(counts, starts) if len(starts) else counts
         upto = np.cumsum(counts)
         before = np.concatenate([[0], np.cumsum(total)])[: len(ways)]
-        least, most = self._least[ways], self._most[ways]
+        minimum, most = self._min_ns[ways], self._most[ways]
         table = {
             "flow_id": (ways // 2).astype(np.uint32),
             "direction": (ways % 2).astype(np.int8),
             "samples": total,
-            "rtt_min_ns": least,
+            "rtt_min_ns": minimum,
         }
         for name, percent in (("median", 50), ("p95", 95)):
             rank = before + (total - 1) * percent // 100
-            middle = _middle(keys[np.searchsorted(upto, rank, side="right")] % _BINS) if len(ways) else least
-            table[f"rtt_{name}_ns"] = np.clip(middle, least, most)
+            middle = (
+                _middle(keys[np.searchsorted(upto, rank, side="right")] % _BINS) if len(ways) else minimum
+            )
+            table[f"rtt_{name}_ns"] = np.clip(middle, minimum, most)
         return pd.DataFrame({**table, "rtt_max_ns": most})
 
 

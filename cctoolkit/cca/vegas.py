@@ -78,8 +78,8 @@ class Vegas(Cca):
     min_samples: int = 3
 
     class State:
-        base_ns = 2**62  # least RTT ever seen
-        least_ns = 2**62  # least RTT of this round trip
+        base_ns = 2**62  # minimum RTT ever seen
+        round_min_ns = 2**62  # minimum RTT of this round trip
         samples = 0
         rounds = 0
         round_end = 0  # the round ends when more than this is acknowledged
@@ -98,7 +98,7 @@ class Vegas(Cca):
     def on_ack(p, s, stats, flow, ack, now_ns):
         if ack.rtt_ns >= 0:
             s.base_ns = min(s.base_ns, ack.rtt_ns)
-            s.least_ns = min(s.least_ns, ack.rtt_ns)
+            s.round_min_ns = min(s.round_min_ns, ack.rtt_ns)
             s.samples += 1
         if flow.in_recovery or ack.advanced == 0:
             return
@@ -116,8 +116,8 @@ class Vegas(Cca):
         if s.samples < p.min_samples:
             grow_as_reno(flow, ack)
         elif comparable:
-            # In slow start the least RTT is that of half the window; the round's last packet was sent at its start
-            rtt_ns = ack.rtt_ns if starting and p.double_every > 1 and ack.rtt_ns >= 0 else s.least_ns
+            # In slow start the minimum RTT is that of half the window; the round's last packet was sent at its start
+            rtt_ns = ack.rtt_ns if starting and p.double_every > 1 and ack.rtt_ns >= 0 else s.round_min_ns
             diff = flow.cwnd * (rtt_ns - s.base_ns) // max(s.base_ns if p.linux_diff else rtt_ns, 1)
             stats.diff = diff
             if starting:
@@ -134,7 +134,7 @@ class Vegas(Cca):
                 flow.cwnd += 1
         s.rounds += 1
         flow.cwnd = max(flow.cwnd, 2.0)
-        s.least_ns = 2**62
+        s.round_min_ns = 2**62
         s.samples = 0
 
     @staticmethod
@@ -144,5 +144,5 @@ class Vegas(Cca):
     @staticmethod
     def on_recovered(p, s, stats, flow, ack, now_ns):
         s.round_end = flow.next_seq
-        s.least_ns = 2**62  # RTTs during recovery do not count
+        s.round_min_ns = 2**62  # RTTs during recovery do not count
         s.samples = 0

@@ -119,7 +119,9 @@ class Findings(Generic[S]):
         return list(self.part.page(self.settings, self.tables))
 
 
-def choose(asked: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str], option: str) -> list[str]:
+def choose(
+    requested: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str], option: str
+) -> list[str]:
     """The requested parts, in the order of the known ones; all of them by default.
 
     Raises
@@ -129,12 +131,12 @@ def choose(asked: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str]
     """
     from ..errors import ParameterError
 
-    for name in asked or ():
+    for name in requested or ():
         if name not in known:
             raise ParameterError(
                 f"{option}: {name!r} must be one of {', '.join(known)}{did_you_mean(name, known)}"
             )
-    return [name for name in known if name in (asked or known)]
+    return [name for name in known if name in (requested or known)]
 
 
 def write(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Measured", "intervals", "least_and_most", "mean_and_least", "spread", "spread_text", "text_by"]
+__all__ = ["Measured", "intervals", "mean_and_min", "min_and_max", "spread", "spread_text", "text_by"]
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,14 @@ def intervals(
     return pd.DataFrame(rows)
 
 
-def least_and_most(table: pd.DataFrame, keys: Sequence[str], column: str) -> pd.DataFrame:
+def min_and_max(table: pd.DataFrame, keys: Sequence[str], column: str) -> pd.DataFrame:
     """Mean over the seeds, ``least`` and ``most`` of a column: a range that stays within what the quantity can be.
 
     Examples
     --------
     >>> import pandas as pd
     >>> runs = pd.DataFrame({"flows": [1, 1], "seed": [1, 2], "share": [0.5, 1.0]})
-    >>> least_and_most(runs, ["flows"], "share")
+    >>> min_and_max(runs, ["flows"], "share")
        flows  share  least  most
     0      1   0.75    0.5   1.0
     """
@@ -131,7 +131,7 @@ def least_and_most(table: pd.DataFrame, keys: Sequence[str], column: str) -> pd.
     return runs.agg(["mean", "min", "max"]).set_axis([column, "least", "most"], axis=1).reset_index()
 
 
-def mean_and_least(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def mean_and_min(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Means over the seeds in the order of the rows; for ``jain_index`` also the minimum, as ``jain_least``."""
     grouped = table.drop(columns="seed").groupby(list(keys), sort=False)
     means = grouped.mean().reset_index()

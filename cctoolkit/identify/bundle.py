@@ -270,7 +270,7 @@ class Model:
                 raise ValueError("no network or no window length")
             # 0 divides by zero, and less would turn the most probable class into the least probable one
             self._temperature = _by_length("temperature", self.about["temperature"], above=0)
-            self._least = _by_length("least", self.about["least"], low=0, high=1)
+            self._thresholds = _by_length("least", self.about["least"], low=0, high=1)
             (self._other,) = _names("other", [self.about["other"]])
             alike = self.about.get("alike", {})
             self.alike = {
@@ -447,7 +447,7 @@ class Model:
         return scores
 
     def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
-        return named(probabilities, self.classes_, self._other, by_length(self._least, slots, 0.0))
+        return named(probabilities, self.classes_, self._other, by_length(self._thresholds, slots, 0.0))
 
     def _likely(self, probabilities: np.ndarray) -> np.ndarray:
         """The probability of the most probable name."""
@@ -535,14 +535,14 @@ class Model:
                 whole_windows = len(values) // length * length
                 stretch = values[:whole_windows].reshape(-1, length, values.shape[1])
                 came = observed[:whole_windows, sent].reshape(-1, length)
-                spoke = ~np.isnan(came).any(axis=1) & (np.nansum(came, axis=1) > 0)
+                is_complete = ~np.isnan(came).any(axis=1) & (np.nansum(came, axis=1) > 0)
                 if not self.any_length:
-                    spoke &= ~np.isnan(stretch).any(axis=(1, 2))
-                row["windows"] = int(spoke.sum())
+                    is_complete &= ~np.isnan(stretch).any(axis=(1, 2))
+                row["windows"] = int(is_complete.sum())
                 if row["windows"] and row["limited_by"] not in NAMEABLE:
                     row["cca"] = UNKNOWN
                 elif row["windows"]:
-                    by_length.setdefault(length, []).append((len(rows), stretch[spoke]))
+                    by_length.setdefault(length, []).append((len(rows), stretch[is_complete]))
             rows.append(row)
         for length, flows in by_length.items():
             probabilities = self.predict_proba(np.concatenate([stretch for _, stretch in flows]))

@@ -51,7 +51,7 @@ def buffer_packets(bdp: float, rate_mbps: float, rtt_ms: float) -> int:
 
 
 def staggered(
-    rng: np.random.Generator, ccas: Iterable[str], latest_start_s: float, rate_mbps: float, rtt_ms: float
+    rng: np.random.Generator, ccas: Iterable[str], max_start_s: float, rate_mbps: float, rtt_ms: float
 ) -> list[dict[str, Any]]:
     """A flow of each congestion control on one path, as arguments of :class:`~cctoolkit.Flow`; starts are drawn."""
     return [
@@ -59,7 +59,7 @@ def staggered(
             "cca": cca,
             "rtt_ms": rtt_ms,
             "access_mbps": 10 * rate_mbps,
-            "start_s": round(float(rng.uniform(0, latest_start_s)), 3),
+            "start_s": round(float(rng.uniform(0, max_start_s)), 3),
         }
         for cca in ccas
     ]
@@ -71,5 +71,5 @@ def aqm_of(name: str, buffer_packets: int) -> Aqm:
         aqm: Any = Aqm.registry[name]()
         return aqm
     room = min(buffer_packets, 5000)  # above, Linux refuses them at this weight
-    least, most = max(room / 6, 5.0), max(room / 2, 15.0)
-    return Red(min_packets=least, max_packets=most, gentle=False)  # as in Linux
+    minimum, maximum = max(room / 6, 5.0), max(room / 2, 15.0)
+    return Red(min_packets=minimum, max_packets=maximum, gentle=False)  # as in Linux

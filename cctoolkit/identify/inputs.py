@@ -121,9 +121,9 @@ def _bins(
         busy = 0
         cbiq = 0.0
         flight = 0.0
-        least_cbiq = np.inf
+        min_cbiq = np.inf
         most_cbiq = 0.0
-        least_flight = np.inf
+        min_flight = np.inf
         most_flight = 0.0
         for t in range(first, stop):
             came += window[t, 0]
@@ -131,14 +131,14 @@ def _bins(
             busy += window[t, 0] > 0
             if queue:
                 cbiq += window[t, 1]
-                least_cbiq = min(least_cbiq, window[t, 1])
+                min_cbiq = min(min_cbiq, window[t, 1])
                 most_cbiq = max(most_cbiq, window[t, 1])
                 left += window[t, 2]
                 if losses:
                     lost += window[t, 3]
             if flies:
                 flight += window[t, 4]
-                least_flight = min(least_flight, window[t, 4])
+                min_flight = min(min_flight, window[t, 4])
                 most_flight = max(most_flight, window[t, 4])
         came /= n
         out[0, k] = 1.0
@@ -157,7 +157,7 @@ def _bins(
             out[10, k] = cbiq / (most_cbiq_ever + 1e-9)
             if cbiq_before >= 0:
                 out[11, k] = (cbiq - cbiq_before) / USUAL_SEGMENT_BYTES
-            out[12, k] = (most_cbiq - least_cbiq) / (most_cbiq_ever + 1e-9)
+            out[12, k] = (most_cbiq - min_cbiq) / (most_cbiq_ever + 1e-9)
             out[13, k] = cbiq / (mean_out + 50)  # Little's law: ms in the queue
             out[14, k] = 1.0
             cbiq_before = cbiq
@@ -167,7 +167,7 @@ def _bins(
             out[16, k] = flight / (most_flight_ever + 1e-9)
             if flight_before >= 0:
                 out[17, k] = (flight - flight_before) / USUAL_SEGMENT_BYTES
-            out[18, k] = (most_flight - least_flight) / (most_flight_ever + 1e-9)
+            out[18, k] = (most_flight - min_flight) / (most_flight_ever + 1e-9)
             out[19, k] = most_flight / 500
             if flight_before >= 0:
                 out[20, k] = (most_flight - peak_before) / USUAL_SEGMENT_BYTES

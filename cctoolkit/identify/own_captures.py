@@ -226,7 +226,7 @@ def _record(
 ) -> tuple[Recording, int]:  # fmt: skip
     """The labelled flows of captures, and the number of rows of the labels that match none."""
     before_queue = _packets(ingress, tunnel)
-    known = label_flows(before_queue, labels, least_payload_bytes=_least_payload(before_queue))
+    known = label_flows(before_queue, labels, least_payload_bytes=_min_payload_bytes(before_queue))
     unused: int = known.attrs["unused"]
     known = _with_numbers(
         known.dropna(subset="cca").drop(columns=["protocol", "line"], errors="ignore"), before
@@ -242,7 +242,7 @@ def _record(
     return recording, unused
 
 
-def _least_payload(capture: Capture) -> int:
+def _min_payload_bytes(capture: Capture) -> int:
     """Minimum data of a flow that counts: more than a control connection has; if no flow has that much, the maximum."""
     columns = capture.columns
     way = 2 * columns["flow_id"].astype(np.int64) + columns["direction"]

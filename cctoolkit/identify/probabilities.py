@@ -104,16 +104,16 @@ def by_length(table: np.ndarray, slots: int | np.ndarray, without: float) -> np.
 
 
 def named(
-    probabilities: np.ndarray, classes: np.ndarray, other: str, least: float | np.ndarray
+    probabilities: np.ndarray, classes: np.ndarray, other: str, threshold: float | np.ndarray
 ) -> np.ndarray:
-    """The most probable named class; unknown if it is less probable than `least`.
+    """The most probable named class; unknown if it is less probable than `threshold`.
 
-    Without a learnt threshold (`least` is 0), unknown if `other` is more probable.
+    Without a learnt threshold (`threshold` is 0), unknown if `other` is more probable.
     """
     known = classes != other
     likely = probabilities[:, known].max(axis=1)
     best = classes[known][probabilities[:, known].argmax(axis=1)].astype(object)
-    best[likely < np.where(least, least, probabilities[:, ~known].sum(axis=1))] = UNKNOWN
+    best[likely < np.where(threshold, threshold, probabilities[:, ~known].sum(axis=1))] = UNKNOWN
     return best
 
 

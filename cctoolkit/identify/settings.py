@@ -52,10 +52,10 @@ HELD_OUT_AQMS = ("pie", "fq_codel")
 
 
 def _flows(
-    rng: np.random.Generator, ccas: Sequence[str], latest_start_s: float, paths: Sequence[dict[str, Any]]
+    rng: np.random.Generator, ccas: Sequence[str], max_start_s: float, paths: Sequence[dict[str, Any]]
 ) -> tuple[Flow, ...]:
-    """Flows of these congestion controls, each on one of the paths and starting some time before `latest_start_s`."""
-    starts = rng.uniform(0, latest_start_s, len(ccas)).round(3)
+    """Flows of these congestion controls, each on one of the paths and starting some time before `max_start_s`."""
+    starts = rng.uniform(0, max_start_s, len(ccas)).round(3)
     chosen = rng.integers(len(paths), size=len(ccas))
     return tuple(
         Flow(cca, start_s=float(start), **paths[path])

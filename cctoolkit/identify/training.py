@@ -58,10 +58,10 @@ class Recipe:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch", 2)):  # batch normalisation needs two
+        for name, minimum in (("epochs", 1), ("batch", 2)):  # batch normalisation needs two
             value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ParameterError(f"{name}: {value!r} is not a whole number of at least {least}")
+            if not isinstance(value, int | np.integer) or value < minimum:
+                raise ParameterError(f"{name}: {value!r} is not a whole number of at least {minimum}")
         if not self.learning_rate > 0:
             raise ParameterError(f"learning_rate: {self.learning_rate!r} must be positive")
         if self.schedule not in ("step", "one_cycle"):

@@ -62,9 +62,9 @@ def _bin_bytes(ts_ns, flow_id, direction, wire_bytes, row_of, first_ns, width_ns
 
 def nice_bin_s(duration_s: float, bins: int = 200) -> float:
     """The smallest of 1, 2, 5 times a power of ten that cuts `duration_s` into at most `bins`; at least 10 µs."""
-    least = max(duration_s / bins, 1e-5)
-    power = 10.0 ** np.floor(np.log10(least))
-    return float(next(step * power for step in (1, 2, 5, 10) if step * power >= least * (1 - 1e-9)))
+    minimum = max(duration_s / bins, 1e-5)
+    power = 10.0 ** np.floor(np.log10(minimum))
+    return float(next(step * power for step in (1, 2, 5, 10) if step * power >= minimum * (1 - 1e-9)))
 
 
 def throughput(

@@ -76,8 +76,8 @@ def sides_of(samples: pd.DataFrame, flow: int) -> list[tuple[int, np.ndarray]]:
     mine = np.flatnonzero(samples["flow_id"].to_numpy() == flow)
     direction = samples["direction"].to_numpy()[mine]
     sides = [(side, mine[direction == side]) for side in (0, 1)]
-    least = min(max(5, mine.size / 20), max(rows.size for _, rows in sides))
-    return [(side, rows) for side, rows in sides if rows.size >= max(least, 1)]
+    minimum = min(max(5, mine.size / 20), max(rows.size for _, rows in sides))
+    return [(side, rows) for side, rows in sides if rows.size >= max(minimum, 1)]
 
 
 class Names:

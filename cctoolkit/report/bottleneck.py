@@ -203,18 +203,18 @@ def _from_one_tap(s: Summary) -> Bottleneck | None:
         if ways[flow.flow_id] == flow.direction
     ]
     mean = pd.concat([wait["mean_s"] for wait in waits], axis=1).mean(axis=1)
-    least = pd.concat([wait["least_s"] for wait in waits], axis=1).max(axis=1)
+    minimum = pd.concat([wait["least_s"] for wait in waits], axis=1).max(axis=1)
     arrived = pd.concat([wait["arrived_s"] for wait in waits], axis=1).mean(axis=1).to_numpy()
     border = np.arange(intervals + 1) * width_s
-    wait_s, least_s = (np.interp(border, arrived, of.to_numpy()) for of in (mean, least))
-    busy = (least_s > QUEUE_TARGET_NS / 1e9) & (border >= arrived[0]) & (border <= arrived[-1])
+    wait_s, minimum_s = (np.interp(border, arrived, of.to_numpy()) for of in (mean, minimum))
+    busy = (minimum_s > QUEUE_TARGET_NS / 1e9) & (border >= arrived[0]) & (border <= arrived[-1])
     rates = []
     for window in _windows(busy[:-1] & busy[1:], max(round(WINDOW_S / width_s), 1)):
         first, after = window[0], window[-1] + 1
         lasts_s = border[after] - border[first] + wait_s[after] - wait_s[first]
         if lasts_s > 0:
             rates.append(along[window].sum() / lasts_s)
-    return _judge(rates, round(float(least.max()) * 1e9), int(worst["flow_id"]), 1)
+    return _judge(rates, round(float(minimum.max()) * 1e9), int(worst["flow_id"]), 1)
 
 
 def _wait(s: Summary, flow_id: int, direction: int, base_ns: float, width_s: float) -> pd.DataFrame:

@@ -324,14 +324,14 @@ def _draw_rtt(fig: go.Figure, s: Summary, axis: TimeAxis, y_axis: str) -> None:
             **look,
         )
         for x_axis, here, x in axis.split(x_s):
-            least, most = low[here], high[here]
-            runs = [run for run in np.split(np.arange(len(x)), np.flatnonzero(np.isnan(least))) if len(run)]
+            minimum, most = low[here], high[here]
+            runs = [run for run in np.split(np.arange(len(x)), np.flatnonzero(np.isnan(minimum))) if len(run)]
             around = np.concatenate([np.concatenate([run, run[::-1]]) for run in runs])
             upper = np.concatenate([np.repeat([True, False], len(run)) for run in runs])
             fig.add_trace(
                 go.Scatter(
-                    x=np.where(np.isnan(least[around]), np.nan, x[around]),
-                    y=np.where(upper, most[around], least[around]) / 1e6,
+                    x=np.where(np.isnan(minimum[around]), np.nan, x[around]),
+                    y=np.where(upper, most[around], minimum[around]) / 1e6,
                     mode="none",
                     fill="toself",
                     fillcolor=_faint(line["color"]),

@@ -770,16 +770,18 @@ def _judge_standing_queue(
             table[(table["flow_id"] == flow.flow_id) & (table["direction"] == side)] for table in (rtt, sent)
         )
         by_interval = of.groupby((of["time_s"] / width_s + 1e-6).astype(int))
-        least = by_interval["min_ns"].min()[by_interval["samples"].sum() >= QUEUE_SAMPLES]
-        if len(least) >= QUEUE_INTERVALS:
+        minimum = by_interval["min_ns"].min()[by_interval["samples"].sum() >= QUEUE_SAMPLES]
+        if len(minimum) >= QUEUE_INTERVALS:
             base = (flow.rtt_min_ns_fwd, flow.rtt_min_ns_rev)[side]
             size = its.groupby((its["time_s"] / width_s + 1e-6).astype(int))["bytes"].sum()
-            extra = least - base
-            waiting = size.reindex(least.index, fill_value=0) / width_s * extra / 1e9
+            extra = minimum - base
+            waiting = size.reindex(minimum.index, fill_value=0) / width_s * extra / 1e9
             above = extra > max(QUEUE_TARGET_NS, QUEUE_TARGET_SHARE * base)
             loaded = above & (waiting >= QUEUE_BYTES)
             typical = float(waiting[above].median()) if above.any() else 0.0
-            rows.append((flow.flow_id, side, base, len(least), int(above.sum()), int(loaded.sum()), typical))
+            rows.append(
+                (flow.flow_id, side, base, len(minimum), int(above.sum()), int(loaded.sum()), typical)
+            )
     return pd.DataFrame(
         rows, columns=["flow_id", "direction", "base_ns", "intervals", "above", "loaded", "waiting_bytes"]
     )

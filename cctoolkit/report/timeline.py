@@ -299,8 +299,8 @@ def histogram_edges_ns(first: int, last: int) -> np.ndarray:
     return np.ldexp(1 + (index % HISTOGRAM_SUBBINS) / HISTOGRAM_SUBBINS, index // HISTOGRAM_SUBBINS)
 
 
-def wider_bins(width_ns: int, bins: int, most: int, least_ns: int = 0) -> int:
-    """How many bins of `width_ns` to merge, for at most `most` readable bins of at least `least_ns`.
+def wider_bins(width_ns: int, bins: int, most: int, min_ns: int = 0) -> int:
+    """How many bins of `width_ns` to merge, for at most `most` readable bins of at least `min_ns`.
 
     The new width is 1, 2 or 5 times a power of ten when `width_ns` is such a number.
     """
@@ -308,7 +308,7 @@ def wider_bins(width_ns: int, bins: int, most: int, least_ns: int = 0) -> int:
     while True:
         for step in (1, 2, 5):
             wide = step * decade
-            if wide % width_ns == 0 and wide >= least_ns and -(-bins * width_ns // wide) <= most:
+            if wide % width_ns == 0 and wide >= min_ns and -(-bins * width_ns // wide) <= most:
                 return wide // width_ns
         decade *= 10
 

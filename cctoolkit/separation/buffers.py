@@ -93,10 +93,10 @@ def stanford_buffer_bytes(
     n = np.asarray(flows, np.float64)
     if not (np.isfinite(n) & (n >= 1)).all():
         raise ParameterError(f"flows: {flows!r} must be at least 1")
-    least = minimum_packets * packet_bytes
-    if least < 1:
+    min_bytes = minimum_packets * packet_bytes
+    if min_bytes < 1:
         raise ParameterError("minimum_packets and packet_bytes: must be at least 1")
-    room = np.ceil(np.maximum(bdp_bytes(rate_mbps, rtt_ms) / np.sqrt(n), least))
+    room = np.ceil(np.maximum(bdp_bytes(rate_mbps, rtt_ms) / np.sqrt(n), min_bytes))
     return math.ceil(room) if np.ndim(room) == 0 else room.astype(np.int64)
 
 

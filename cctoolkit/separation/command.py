@@ -128,10 +128,10 @@ def separate(
             )
         if interval is not None and rate is not None:
             controller = controller_of(k or 4, rate)
-            told = router_of(controller)
+            chosen = router_of(controller)
             texts = []
             for decision in replay(watched, controller, interval, long):
-                texts.append("" if told is None else told.update(decision, watched.flows_of(decision)))
+                texts.append("" if chosen is None else chosen.update(decision, watched.flows_of(decision)))
             if not controller.log:
                 end_without_packets(capture, selection)
             log = pd.DataFrame(controller.log)
@@ -163,9 +163,9 @@ def separate(
             _show_decision(decision, table, known, k)
         else:
             out.write(table)
-        told = router_of(controller)
-        if told is not None:
-            text = told.update(decision, watched.flows_of(decision))
+        chosen = router_of(controller)
+        if chosen is not None:
+            text = chosen.update(decision, watched.flows_of(decision))
             if rules is not None:
                 with replacing(rules) as tmp:
                     tmp.write_text(text, encoding="utf-8")

@@ -228,7 +228,7 @@ class Controller(ABC):
         minimum_packets: int = 10,
         tolerance: float = 0.1,
     ) -> None:
-        for name, value, least in (
+        for name, value, minimum in (
             ("rate_mbps", rate_mbps, 1e-9),
             ("default_rtt_ms", default_rtt_ms, 1e-9),
             ("minimum_packets", minimum_packets, 1),
@@ -236,7 +236,7 @@ class Controller(ABC):
             ("batch_s", batch_s, 0),
             ("tolerance", tolerance, 0),
         ):
-            if isinstance(value, bool) or not math.isfinite(value) or value < least:
+            if isinstance(value, bool) or not math.isfinite(value) or value < minimum:
                 raise ParameterError(f"{name}: {value!r} is too small or not a number")
         if shares not in SHARES:
             raise ParameterError(f"shares: {shares!r} must be one of {', '.join(SHARES)}")
@@ -679,5 +679,5 @@ class RttSeparation(Controller):
                 culprit = members[offered[members].argmax()]
                 self.isolated.add(int(ids[culprit]))
                 queue[culprit] = self._isolation_queue
-                latest = flows.latest_rtt_ms.to_numpy(np.float64)[members].max()
-                self._quiet_until_s[q] = now_s + 4 * latest / 1e3
+                last_rtt_ms = flows.latest_rtt_ms.to_numpy(np.float64)[members].max()
+                self._quiet_until_s[q] = now_s + 4 * last_rtt_ms / 1e3

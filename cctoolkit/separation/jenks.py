@@ -427,12 +427,12 @@ def _layers(x, counts, k):
             if first > last:
                 continue
             m = (first + last) // 2
-            least, at = np.inf, low
+            minimum, at = np.inf, low
             for i in range(low, min(high, m - 1) + 1):
                 c = before[i] + _cost(weight, total, square, i, m)
-                if c < least:
-                    least, at = c, i
-            best[m] = least
+                if c < minimum:
+                    minimum, at = c, i
+            best[m] = minimum
             cuts[j, m] = at
             stack[depth] = (first, m - 1, low, at)
             stack[depth + 1] = (m + 1, last, at, high)

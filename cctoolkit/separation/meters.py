@@ -130,8 +130,8 @@ class CaptureMeter:
         self._wire = np.zeros(0, np.int64)  # indexed by 2 * flow_id + direction
         self._lately = np.zeros(0, np.int64)  # since the last call of metrics()
         self._payload = np.zeros(0, np.int64)
-        self._least = np.zeros(0, np.int64)  # plus 1; 0: none
-        self._latest = np.zeros(0, np.int64)
+        self._min_rtt = np.zeros(0, np.int64)  # plus 1; 0: none
+        self._last_rtt = np.zeros(0, np.int64)
         self._last = np.zeros(0, np.int64)  # indexed by flow
         self._protocol = np.zeros(0, np.uint8)
         self._now_ns = 0
@@ -151,7 +151,7 @@ class CaptureMeter:
             return
         way = 2 * flow_id + columns["direction"]
         n = max(int(flow_id.max()), int(keys.flow_id.max())) + 1
-        for name in ("_wire", "_lately", "_payload", "_least", "_latest"):
+        for name in ("_wire", "_lately", "_payload", "_min_rtt", "_last_rtt"):
             setattr(self, name, grown(getattr(self, name), 2 * n))
         self._last, self._protocol = grown(self._last, n), grown(self._protocol, n)
         wire = np.bincount(way, columns["wire_bytes"]).astype(np.int64)
@@ -163,9 +163,9 @@ class CaptureMeter:
         samples = self._pairing.update(dict(columns))
         at = 2 * samples["flow_id"].astype(np.int64) + samples["direction"]
         rtt = samples["rtt_ns"] + 1
-        self._least[at] = np.where(self._least[at] == 0, np.iinfo(np.int64).max, self._least[at])
-        np.minimum.at(self._least, at, rtt)
-        self._latest[at] = rtt  # of several, the last one counts
+        self._min_rtt[at] = np.where(self._min_rtt[at] == 0, np.iinfo(np.int64).max, self._min_rtt[at])
+        np.minimum.at(self._min_rtt, at, rtt)
+        self._last_rtt[at] = rtt  # of several, the last one counts
         self._now_ns = max(self._now_ns, int(columns["ts_ns"].max()))
 
     def metrics(self, interval_s: float) -> pd.DataFrame:
@@ -184,11 +184,11 @@ class CaptureMeter:
         flows = np.flatnonzero((self._last > 0) & (self._last - 1 > self._now_ns - self.idle_ns))
         data = (self._payload[2 * flows + 1] > self._payload[2 * flows]).astype(np.int64)
         forth, back = 2 * flows + data, 2 * flows + 1 - data
-        least = np.stack([self._least[forth], self._least[back]])
-        there = least > 0
-        legs = np.where(there, least - 1, 0) / 1e6
+        minimum = np.stack([self._min_rtt[forth], self._min_rtt[back]])
+        there = minimum > 0
+        legs = np.where(there, minimum - 1, 0) / 1e6
         # queueing affects the direction of the data; the other one is constant
-        latest = (self._latest[forth] - 1) / 1e6 + legs[1]
+        last_rtt_ms = (self._last_rtt[forth] - 1) / 1e6 + legs[1]
         rate = self._lately[forth] * 8e-6 / interval_s
         self._lately[:] = 0
         return pd.DataFrame(
@@ -196,7 +196,7 @@ class CaptureMeter:
                 "flow_id": flows,
                 "protocol": self._protocol[flows].astype(np.int64),
                 "rtt_ms": np.where(there.any(axis=0), legs.sum(axis=0), np.nan),
-                "latest_rtt_ms": np.where(self._latest[forth] > 0, latest, np.nan),
+                "latest_rtt_ms": np.where(self._last_rtt[forth] > 0, last_rtt_ms, np.nan),
                 "throughput_mbps": rate,
                 "offered_mbps": rate,
                 "is_long": self._wire[forth] > self.long_bytes,

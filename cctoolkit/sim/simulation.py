@@ -196,7 +196,7 @@ class Simulation:
         self._build_queues(a, queues)
         self._set_rate(a, spec.rate_mbps)
         self._build_flows(a)
-        self._tell_room(a)
+        self._set_room(a)
         return a
 
     def _build_queues(self, a: dict[str, np.ndarray], specs: Any) -> None:
@@ -318,7 +318,7 @@ class Simulation:
             s["reduces_by_marks"] = spec.cca.reduces_by_marks
 
     @staticmethod
-    def _tell_room(a: dict[str, np.ndarray]) -> None:
+    def _set_room(a: dict[str, np.ndarray]) -> None:
         port = a["port"]
         for field, name in (
             ("node_room", "nodes"),
@@ -418,7 +418,7 @@ class Simulation:
                 bigger = _zeros(2 * len(a[name]), a[name].dtype)
                 bigger[: len(a[name])] = a[name]
                 a[name] = bigger
-        self._tell_room(a)
+        self._set_room(a)
 
     def _drain(self) -> None:
         assert self._taps is not None
@@ -555,7 +555,7 @@ class Simulation:
         ingress = egress = drops = None
         if self._taps is not None:
             self._drain()
-            self._tell_room(self._arrays)
+            self._set_room(self._arrays)
             ingress, egress, drops = self._taps.captures(self.scenario)
         flow_stats, queue_stats = (
             pd.DataFrame([{key: i, **_as_dict(stats)} for i, _, stats in self._algorithms[name]])

@@ -18,7 +18,7 @@ from .traffic import read_queues, read_series
 __all__ = ["Steering"]
 
 #: What to remember of each flow (columns of :func:`~.traffic.read_series`).
-_HEARD = ["bytes_sent", "bytes_acked", "delivered_packets", "delivered_ce_packets", "retransmits", "min_rtt_us",
+_COLUMNS = ["bytes_sent", "bytes_acked", "delivered_packets", "delivered_ce_packets", "retransmits", "min_rtt_us",
           "rtt_us", "cwnd_packets"]  # fmt: skip
 
 
@@ -51,7 +51,7 @@ class Steering:
         self._rate_mbps = plan.scenario.bottleneck.rate_mbps
         self._rates = [(round(s * 1e9), mbps) for s, mbps in plan.scenario.bottleneck.rate_schedule]
         self._queue_of = [-1 if f.queue is None else f.queue for f in self._specs]
-        self._heard = pd.DataFrame(np.nan, index=range(len(self._specs)), columns=_HEARD)
+        self._status = pd.DataFrame(np.nan, index=range(len(self._specs)), columns=_COLUMNS)
         self._open = np.zeros(len(self._specs), np.bool_)
         self._ended_s = np.full(len(self._specs), np.nan)
         self._statistics = pd.DataFrame()
@@ -65,17 +65,17 @@ class Steering:
             if number <= self._answered:  # not yet removed
                 continue
             self._answered = number
-            self._hear(status, number * self._interval_ns)
+            self._read_status(status, number * self._interval_ns)
             self._lines = []
             self._control(self)
             with replacing(self._directory / f"answer.{number}") as tmp:
                 tmp.write_text(batch(self._lines), encoding="utf-8")
 
-    def _hear(self, status: Path, now_ns: int) -> None:
+    def _read_status(self, status: Path, now_ns: int) -> None:
         self.now_s = now_ns / 1e9
-        told = read_series(status).set_index("index")[_HEARD].astype("Float64").astype(np.float64)
-        self._heard.loc[told.index] = told
-        still = np.isin(np.arange(len(self._specs)), told.index)
+        fresh = read_series(status).set_index("index")[_COLUMNS].astype("Float64").astype(np.float64)
+        self._status.loc[fresh.index] = fresh
+        still = np.isin(np.arange(len(self._specs)), fresh.index)
         self._ended_s[self._open & ~still] = self.now_s
         self._open = still
         self._statistics = read_queues(status.with_name(f"queues{status.suffix}"))
@@ -92,11 +92,11 @@ class Steering:
         ``end_s`` is when it was first missing; ``latest_rtt_ms`` is the kernel's smoothed RTT; received payload is the
         acknowledged payload.
         """
-        heard, specs, plan = self._heard, self._specs, self._plan.flows
+        status, specs, plan = self._status, self._specs, self._plan.flows
         payload = np.array([f.payload_bytes for f in plan])
         udp = np.array([f.is_udp for f in plan])
         start_s = np.array([f.start_s for f in specs])
-        received = np.where(udp, heard.delivered_packets * payload, heard.bytes_acked)
+        received = np.where(udp, status.delivered_packets * payload, status.bytes_acked)
         received = np.nan_to_num(received).astype(np.int64)
         seconds = np.fmin(self._ended_s, self.now_s) - start_s
         return pd.DataFrame(
@@ -111,13 +111,13 @@ class Steering:
                 "acked_bytes": np.where(udp, 0, received),
                 "received_bytes": received,
                 "goodput_mbps": received * 8e-6 / np.maximum(seconds, 1e-9),
-                "sent_packets": np.ceil(heard.bytes_sent.fillna(0) / payload).astype(np.int64),
-                "received_packets": heard.delivered_packets.fillna(0).astype(np.int64),
-                "retransmits": heard.retransmits.fillna(0).astype(np.int64),
-                "marked_packets": heard.delivered_ce_packets.fillna(0).astype(np.int64),
-                "min_rtt_ms": np.where(udp, np.nan, heard.min_rtt_us / 1e3),
-                "latest_rtt_ms": np.where(udp, np.nan, heard.rtt_us / 1e3),
-                "cwnd_packets": heard.cwnd_packets,
+                "sent_packets": np.ceil(status.bytes_sent.fillna(0) / payload).astype(np.int64),
+                "received_packets": status.delivered_packets.fillna(0).astype(np.int64),
+                "retransmits": status.retransmits.fillna(0).astype(np.int64),
+                "marked_packets": status.delivered_ce_packets.fillna(0).astype(np.int64),
+                "min_rtt_ms": np.where(udp, np.nan, status.min_rtt_us / 1e3),
+                "latest_rtt_ms": np.where(udp, np.nan, status.rtt_us / 1e3),
+                "cwnd_packets": status.cwnd_packets,
             }
         )
 

@@ -106,7 +106,7 @@ def kernel_at(path: Path) -> Kernel:
     try:
         path = path.absolute()  # it runs in another directory
         program = path.read_bytes()
-        said = subprocess.run(
+        done = subprocess.run(
             [path, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -114,11 +114,11 @@ def kernel_at(path: Path) -> Kernel:
             timeout=20,
             check=False,
         )
-        version = said.stdout.split()
+        version = done.stdout.split()
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as err:
         reason = err.strerror if isinstance(err, OSError) else "it does not report its version"
         raise TestbedUnavailableError(f"{path}: not a User Mode Linux kernel: {reason}") from None
-    if said.returncode or len(version) != 1 or not version_numbers(version[0]):
+    if done.returncode or len(version) != 1 or not version_numbers(version[0]):
         raise TestbedUnavailableError(f"{path}: not a User Mode Linux kernel: it does not report its version")
     about = _about(path)
     named = about.get("qdiscs", {}) | about.get("ccas", {})
@@ -149,10 +149,10 @@ def check_kernel(kernel: Kernel) -> None:
         It does not run here (a sandbox without ptrace, no executable memory file, …); the text has its message.
     """
     with tempfile.TemporaryDirectory() as folder:
-        said = _boot(kernel, "/bin/true", Path(folder))
-    if "exitcode=0x00000000" not in said:  # exit code of its first program, which ends the kernel
-        lines = [x.strip() for x in said.splitlines() if x.strip() and "command line:" not in x]
-        if "ptrace set fp regs failed" in said:
+        output = _boot(kernel, "/bin/true", Path(folder))
+    if "exitcode=0x00000000" not in output:  # exit code of its first program, which ends the kernel
+        lines = [x.strip() for x in output.splitlines() if x.strip() and "command line:" not in x]
+        if "ptrace set fp regs failed" in output:
             raise TestbedUnavailableError(f"{kernel.path}: does not boot here: {_TOO_MANY_REGISTERS}")
         telling = [x for x in lines if re.search(r"panic|fail|denied|not permitted|error", x, re.IGNORECASE)]
         what = (telling or lines[-1:] or ["no output"])[0]
@@ -184,12 +184,12 @@ def check_code(kernel: Kernel) -> None:
         init = Path(folder) / "init"
         init.write_text("\n".join(script) + "\n")
         init.chmod(0o755)
-        said = _boot(kernel, "/proc/self/cwd/init", Path(folder))
-    has = next((line.split()[1:] for line in said.splitlines() if line.startswith("ccas: ")), None)
+        output = _boot(kernel, "/proc/self/cwd/init", Path(folder))
+    has = next((line.split()[1:] for line in output.splitlines() if line.startswith("ccas: ")), None)
     if has is None:
-        raise TestbedUnavailableError(f"{kernel.path}: does not run a shell: {said.strip()[-200:]}")
+        raise TestbedUnavailableError(f"{kernel.path}: does not run a shell: {output.strip()[-200:]}")
     lacks = [name for name in ccas if name not in has]
-    lacks += [name for name in qdiscs if f"lacks {name}" in said.splitlines()]
+    lacks += [name for name in qdiscs if f"lacks {name}" in output.splitlines()]
     if lacks:
         module = (qdiscs | ccas)[lacks[0]]["module"]
         raise TestbedUnavailableError(

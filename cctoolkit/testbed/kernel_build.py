@@ -378,11 +378,11 @@ def _call(
 ) -> None:
     with _process(command, folder) as process:
         assert process.stdout is not None
-        said = process.stdout.read()
+        output = process.stdout.read()
         status = process.wait()
-    log.write_bytes(said)
+    log.write_bytes(output)
     if status:
-        lines = [x for x in said.decode(errors="replace").splitlines() if x.strip()]
+        lines = [x for x in output.decode(errors="replace").splitlines() if x.strip()]
         raise error(f"{failed}: {lines[-1].strip() if lines else f'{command[0]} ended with {status}'}")
 
 

@@ -119,12 +119,12 @@ def run(
     libc = ctypes.CDLL(None)
     # When this process dies, so does unshare, then the first process of the namespace, then all others.
     apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    with (directory / "said").open("w+b") as said:
+    with (directory / "output").open("w+b") as output:
         process = subprocess.Popen(
             [*apart, python, "in_mininet.py"],
             cwd=directory,
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
@@ -139,8 +139,8 @@ def run(
             process.kill()
             process.wait()
         if process.returncode:
-            said.seek(0)
-            lines = [x.decode(errors="replace").strip() for x in said if x.strip()]
+            output.seek(0)
+            lines = [x.decode(errors="replace").strip() for x in output if x.strip()]
             raise TestbedError(
                 next(
                     (x for x in lines if x.startswith("mininet: ")),

@@ -221,13 +221,13 @@ def _tool(command: list[str], text: str | None = None) -> str:
     """Run a tool and return its output; raise its error message as a TestbedError."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
-        said = [
+        output = [
             x.strip() for x in done.stderr.splitlines() if x.strip() and not x.startswith("Command failed")
         ]
         at = re.search(r"Command failed -:(\d+)", done.stderr)
         line = f" (in: {text.splitlines()[int(at[1]) - 1]})" if at and text else ""
         raise TestbedError(
-            f"netns: {' '.join(command)}: {' '.join(said) or f'status {done.returncode}'}{line}"
+            f"netns: {' '.join(command)}: {' '.join(output) or f'status {done.returncode}'}{line}"
         )
     return done.stdout
 
@@ -332,12 +332,12 @@ def _tap(
     command += ["-B", "32768", "--time-stamp-precision=nano", "-Z", "root", "-w", "-"]
     with (directory / f"{name}.pcap").open("wb") as out:
         process = _start(command, stack, one_cpu=False, stdout=out, stderr=subprocess.PIPE)
-    said: list[str] = []
+    output: list[str] = []
     for line in _stderr(process):
         if "listening on" in line:
             return process
-        said.append(line.strip())
-    raise TestbedError(f"netns: tcpdump on {device}: {said[-1] if said else 'did not start'}")
+        output.append(line.strip())
+    raise TestbedError(f"netns: tcpdump on {device}: {output[-1] if output else 'did not start'}")
 
 
 def _stderr(process: subprocess.Popen[str]) -> IO[str]:
@@ -347,12 +347,12 @@ def _stderr(process: subprocess.Popen[str]) -> IO[str]:
 
 def _stop_tap(process: subprocess.Popen[str], name: str) -> None:
     process.send_signal(signal.SIGINT)
-    said = _stderr(process).read()
+    output = _stderr(process).read()
     process.wait()
-    dropped = re.search(r"(\d+) packets? dropped by kernel", said)
+    dropped = re.search(r"(\d+) packets? dropped by kernel", output)
     if dropped is None or int(dropped[1]):
         raise TestbedError(
-            f"netns: the {name} capture is incomplete: {' '.join(said.split()) or 'tcpdump said nothing'}"
+            f"netns: the {name} capture is incomplete: {' '.join(output.split()) or 'tcpdump printed nothing'}"
         )
 
 
@@ -388,6 +388,6 @@ def _traffic(
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(wait_s)
     if process.returncode:
-        said = _stderr(process).read().strip().splitlines()
-        what = said[-1].removeprefix("traffic: ") if said else "the traffic program failed"
+        output = _stderr(process).read().strip().splitlines()
+        what = output[-1].removeprefix("traffic: ") if output else "the traffic program failed"
         raise TestbedError(f"netns: {what}")

@@ -370,9 +370,9 @@ def binary(source: Path | None = None) -> Path:
             if done.returncode == 0:
                 break
         else:
-            said = done.stderr.strip().splitlines()
+            errors = done.stderr.strip().splitlines()
             raise TestbedUnavailableError(
-                f"{compiler} cannot compile {source.name}: {said[0] if said else 'no message'}"
+                f"{compiler} cannot compile {source.name}: {errors[0] if errors else 'no message'}"
             )
     path.chmod(0o755)
     return path

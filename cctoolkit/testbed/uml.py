@@ -117,8 +117,8 @@ def run(
 
 def _version(*command: str) -> str:
     """The first line of a tool's version message."""
-    said = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": _PATH})
-    return (said.stdout or said.stderr).partition("\n")[0].strip()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": _PATH})
+    return (done.stdout or done.stderr).partition("\n")[0].strip()
 
 
 def _arguments(kernel: Kernel) -> list[list[str]]:
@@ -276,8 +276,8 @@ def _check(plan: Plan, directory: Path) -> None:
     """Raise an error of the guest, if there is one."""
     error = directory / "error"
     if error.is_file():
-        what, *said = error.read_text(encoding="utf-8", errors="replace").splitlines() or ["?"]
-        raise _explained(plan, directory, what, said)
+        what, *details = error.read_text(encoding="utf-8", errors="replace").splitlines() or ["?"]
+        raise _explained(plan, directory, what, details)
     if not (directory / "done").is_file():
         console = (directory / "console").read_text(encoding="utf-8", errors="replace").strip()
         panic = re.search(r"Kernel panic - not syncing: .*", console)
@@ -288,13 +288,15 @@ def _check(plan: Plan, directory: Path) -> None:
         found = re.search(r"(\d+) packets? dropped by kernel", text)
         if found is None or int(found[1]):
             last = text.strip().splitlines()[-1:] or ["nothing"]
-            raise TestbedError(f"the {tap} capture is incomplete: tcpdump said {last[0]!r}")
+            raise TestbedError(f"the {tap} capture is incomplete: tcpdump printed {last[0]!r}")
 
 
-def _explained(plan: Plan, directory: Path, what: str, said: list[str]) -> Exception:
+def _explained(plan: Plan, directory: Path, what: str, details: list[str]) -> Exception:
     kernel = (directory / "kernel").read_text().strip()
-    text = " ".join(line.strip() for line in said if line.strip() and not line.startswith("Command failed"))
-    at = re.search(r"Command failed (plan/[\w.]+):(\d+)", "\n".join(said))
+    text = " ".join(
+        line.strip() for line in details if line.strip() and not line.startswith("Command failed")
+    )
+    at = re.search(r"Command failed (plan/[\w.]+):(\d+)", "\n".join(details))
     line = (directory / at[1]).read_text().splitlines()[int(at[2]) - 1] if at else ""
     if what == "traffic":
         available = (directory / "ccas").read_text().split()

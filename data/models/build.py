@@ -256,7 +256,7 @@ OBSERVED = {
 }
 
 
-def told(text: str) -> None:
+def log(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
@@ -287,13 +287,13 @@ def scores(predict: Callable[[Windows], np.ndarray], work: Work, model: str, inp
                     [count < 1, count < 3, count < 10], ["0", "1-2", "3-9"], "10-"
                 )
                 columns.append("round_trips")
-            said = predict(w)
+            predicted = predict(w)
             for by in (None, *columns):
-                t = evaluate(said, w, by=by)
+                t = evaluate(predicted, w, by=by)
                 t.insert(0, "by", "" if by is None else by)
                 t.insert(1, "value", "" if by is None else t.pop(by).astype(str))
                 tables.append(t.assign(model=model, set=name, window_ms=ms))
-            told(f"{model} {name} {ms} ms: F1 {evaluate(said, w, draws=2).f1[0]:.3f} of {len(w)} windows")
+            log(f"{model} {name} {ms} ms: F1 {evaluate(predicted, w, draws=2).f1[0]:.3f} of {len(w)} windows")
     out = pd.concat(tables, ignore_index=True)
     first = ["model", "set", "window_ms", "by", "value"]
     return out[first + [c for c in out if c not in first]]
@@ -304,7 +304,7 @@ def train(work: Work, parts: list[Windows], seed: int = 0, epochs: int = 12, **s
     y = np.concatenate([w.y for w in parts])
     groups = np.concatenate([w.groups for w in parts])
     parts.clear()
-    told(f"training on {len(X)} windows of {len(set(groups))} runs: {dict(pd.Series(y).value_counts())}")
+    log(f"training on {len(X)} windows of {len(set(groups))} runs: {dict(pd.Series(y).value_counts())}")
     at = work.folder / f"checkpoint-{seed}-{len(X)}.pt"
     classifier = identify.CCAClassifier(
         epochs=epochs, seed=seed, checkpoint=at, hide=0.15,
@@ -373,7 +373,7 @@ def families(work: Work) -> None:
         here = asked[asked["part"] == family]
         for name, model in (("without it", identify.load(folder)), ("cca", identify.load("cca"))):
             tables.append(scored(benchmark.answers(model, data, here)).assign(model=name))
-            told(f"{family}, {name}: {tables[-1].set_index(['taps', 'window_ms']).score.round(3).to_dict()}")
+            log(f"{family}, {name}: {tables[-1].set_index(['taps', 'window_ms']).score.round(3).to_dict()}")
     table = pd.concat(tables, ignore_index=True)
     write("families", table[["model", *(c for c in table if c != "model")]])
 
@@ -405,9 +405,9 @@ def cca_scores(work: Work) -> None:
             f"known_lost_{name}": float(np.mean(model.predict(work.testing(name, ms)) == UNKNOWN))
             for name in ("paper", "hard-test")
         }
-        said = refused(model.predict, w, named, ~named)
-        unknown.append({"window_ms": ms, "f1_of_three": f1, **lost, **said})
-        told(f"cca, others: {unknown[-1]}")
+        shares = refused(model.predict, w, named, ~named)
+        unknown.append({"window_ms": ms, "f1_of_three": f1, **lost, **shares})
+        log(f"cca, others: {unknown[-1]}")
     seeds(overall(table).assign(seed=work.seed), pd.DataFrame(unknown).assign(seed=work.seed))
     if work.seed == 0:
         write("cca", table)
@@ -566,17 +566,17 @@ def scores_of_all(model: identify.Model, work: Work, alike: dict[str, Sequence[s
     for ms in (100, 1000, 10_000):
         real, simulated = (work.testing(name, ms) for name in ("every", "sim-every-test"))
         w = joined([real, simulated.take(~np.isin(simulated.y, KERNEL_CCAS))])
-        p, said_freely = model.predict_proba(w), model.predict(w)
+        p, unrestricted = model.predict_proba(w), model.predict(w)
         for ccas in (KERNEL_CCAS, np.unique(w.y)):
             rows_of, columns = np.isin(w.y, ccas), np.isin(model.classes_, ccas)
             classes, part = model.classes_[columns], w.take(rows_of)
-            said, part.y = classes[p[rows_of][:, columns].argmax(axis=1)], grouped(part.y, alike)
-            unknown = float(np.mean(said_freely[rows_of] == UNKNOWN))
-            rows.append(evaluate(said, part).assign(classes=len(classes), window_ms=ms, unknown=unknown))
-            told(
+            predicted, part.y = classes[p[rows_of][:, columns].argmax(axis=1)], grouped(part.y, alike)
+            unknown = float(np.mean(unrestricted[rows_of] == UNKNOWN))
+            rows.append(evaluate(predicted, part).assign(classes=len(classes), window_ms=ms, unknown=unknown))
+            log(
                 f"{model.name} {ms} ms, {len(classes)} classes: F1 {rows[-1].f1[0]:.3f}, {unknown:.3f} unknown"
             )
-            confusion(part.y, said).to_csv(work.folder / f"every-confusion-{len(classes)}-{ms}.csv")
+            confusion(part.y, predicted).to_csv(work.folder / f"every-confusion-{len(classes)}-{ms}.csv")
     table = pd.concat(rows, ignore_index=True).sort_values(["classes", "window_ms"])
     first = ["classes", "window_ms", "windows", "runs", "f1", "low", "high", "unknown"]
     return table[first + [c for c in table if c not in first]]
@@ -605,7 +605,7 @@ def dragonfly(work: Work, kinds: Sequence[str] = tuple(PUBLISHED)) -> None:
             else:
                 model = identify.DragonflyClassifier(epochs=epochs[ms], checkpoint=at, learning_rate=5e-4)
             model.fit(both)
-            told(f"{kind} {ms} ms: {len(both)} windows, {time.process_time() - begin:.0f} CPU seconds")
+            log(f"{kind} {ms} ms: {len(both)} windows, {time.process_time() - begin:.0f} CPU seconds")
             tables.append(scores(model.predict, work, kind, inputs, lengths=[ms]))
             if ms > 10:
                 fitted.append(model)
@@ -640,9 +640,9 @@ def left_out(work: Work) -> None:
     rows = []
     for ms in (100, 1000, 10_000):
         w = work.testing("every", ms)
-        said = refused(model.predict, w, np.isin(w.y, PAPER_CCAS), np.isin(w.y, LEFT_OUT))
-        rows.append({"window_ms": ms, **said})
-        told(f"left out: {rows[-1]}")
+        shares = refused(model.predict, w, np.isin(w.y, PAPER_CCAS), np.isin(w.y, LEFT_OUT))
+        rows.append({"window_ms": ms, **shares})
+        log(f"left out: {rows[-1]}")
     write("rejection", pd.DataFrame(rows))
 
 
@@ -654,7 +654,7 @@ def simulated(work: Work) -> None:
 
 def data(work: Work) -> None:
     for name in DATASETS:
-        told(repr(work.dataset(name)))
+        log(repr(work.dataset(name)))
 
 
 STEPS = {
@@ -683,7 +683,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of training; the model of seed 0 is kept")
     given = parser.parse_args()
     for step in given.step or [name for name in STEPS if not name.endswith("-scores")]:
-        told(step)
+        log(step)
         STEPS[step](Work(given.work, given.seed))
         note_step("models", f"python data/models/build.py {step} --seed {given.seed}", step)
 

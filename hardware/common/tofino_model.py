@@ -161,12 +161,12 @@ class TofinoModel(Switch):
             last = port
             lines.append(f"packet {port} {frame.hex()}")
         self._flush()
-        heard = self._process.ask([*lines, "wait"])
+        output = self._process.ask([*lines, "wait"])
         if self._digests is not None:
-            for quantum in _quanta(heard):
+            for quantum in _quanta(output):
                 name, digest = self._layout.digest(quantum)
                 self._digests[name].append(digest)
-        left = _dumps(heard)
+        left = _dumps(output)
         return [(port, frame) for port, frame in left if port not in _RECIRCULATION_PORTS[self.target]]
 
     # -- tables --------------------------------------------------------------------------------------------------------
@@ -214,8 +214,8 @@ class TofinoModel(Switch):
         if not 0 <= first <= last <= at.size:
             raise SwitchError(f"{name}: has {at.size} cells; {first} to {last} is out of range")
         self._flush()
-        heard = self._process.ask([f"check_register 0:{at.name}({i})" for i in range(first, last)])
-        cells = [dict(p.split("=") for p in m[1].split()) for m in map(_CELLS.match, heard) if m]
+        output = self._process.ask([f"check_register 0:{at.name}({i})" for i in range(first, last)])
+        cells = [dict(p.split("=") for p in m[1].split()) for m in map(_CELLS.match, output) if m]
         if len(cells) != last - first:
             raise SwitchError(f"{name}: the model answers for {len(cells)} cells of {last - first}")
         out = np.zeros(len(cells), at.dtype)
@@ -755,8 +755,8 @@ class _Process:
         """
         self._questions += 1
         end = f"end_of_question_{self._questions}"  # no command, so the harness complains when it gets there
-        threading.Thread(target=self._say, args=("\n".join([*lines, end, ""]),), daemon=True).start()
-        heard: list[str] = []
+        threading.Thread(target=self._send, args=("\n".join([*lines, end, ""]),), daemon=True).start()
+        output: list[str] = []
         refusals: list[str] = []
         while True:
             try:
@@ -765,21 +765,21 @@ class _Process:
                 self.close()
                 raise SwitchGoneError(f"{self._name}: no answer in {_PATIENCE_S:g} s") from None
             if line is None:
-                raise SwitchGoneError(f"{self._name}: ended; {' '.join(heard[-3:])}".rstrip("; "))
+                raise SwitchGoneError(f"{self._name}: ended; {' '.join(output[-3:])}".rstrip("; "))
             complaint = _COMPLAINT.match(line)
             if complaint is None:
-                heard.append(line)
+                output.append(line)
             elif complaint[1] == _UNKNOWN + end:
                 break
             elif complaint[1].startswith(_UNKNOWN + _PLACE):
-                heard.append(complaint[1].removeprefix(_UNKNOWN + _PLACE))
+                output.append(complaint[1].removeprefix(_UNKNOWN + _PLACE))
             else:
                 refusals.append(complaint[1])
         if refusals:
             raise SwitchError(f"{self._name}: {refusals[0]}")
-        return heard
+        return output
 
-    def _say(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         assert self._child.stdin is not None
         with contextlib.suppress(OSError):  # it has ended; its output ends too
             self._child.stdin.write(text.encode())

@@ -665,7 +665,7 @@ class Bench:
     def worker(self, box: str, role: str, setup: Any) -> subprocess.Popen[str]:
         command = (sys.executable, "-I", str(Path(__file__).resolve()), "worker", role)
         process = self.start(box, *command, before=_on_one_cpu, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        tell(process, json.dumps(setup))
+        send_line(process, json.dumps(setup))
         expect(process, "ready", role)
         return process
 
@@ -677,7 +677,7 @@ class Bench:
         raise Problem("tc does not show the bottleneck queue")
 
 
-def tell(process: subprocess.Popen[str], line: str) -> None:
+def send_line(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdin
     process.stdin.write(line + "\n")
     process.stdin.flush()
@@ -699,11 +699,11 @@ def run(scenario: Scenario, folder: Path) -> tuple[list[dict[str, Any]], dict[st
         workers = [bench.worker("d", "receiver", plan), bench.worker("s", "sender", plan)]
         taps = [bench.tap("r0", folder / "ingress.pcap"), bench.tap("r1", folder / "egress.pcap")]
         for process in workers:
-            tell(process, f"go {time.monotonic() + 0.2}")
+            send_line(process, f"go {time.monotonic() + 0.2}")
         for process in workers:
             expect(process, "done", "traffic")
         for process in workers:
-            tell(process, "report")
+            send_line(process, "report")
         reports = []
         for process in workers:
             assert process.stdout

@@ -61,8 +61,8 @@ def main() -> int:
         cases = RECORDED.get(name, RECORDED[group]) if given.recorded else given.cases
         for row in _run(name, group, cases, given.seed, given.folder):
             rows.append(row)
-            said = f"{row['cases']:>10,} cases {row['wall_s']:8.1f} s {row['peak_mb']:6.0f} MB"
-            print(f"{name:28} {said}  {row['faults']} faults", flush=True)
+            costs = f"{row['cases']:>10,} cases {row['wall_s']:8.1f} s {row['peak_mb']:6.0f} MB"
+            print(f"{name:28} {costs}  {row['faults']} faults", flush=True)
             if given.output:  # after each target: a long run that is stopped has what it did
                 given.output.mkdir(parents=True, exist_ok=True)
                 pd.DataFrame(rows).to_parquet(given.output / "targets.parquet", index=False)

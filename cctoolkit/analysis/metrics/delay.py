@@ -439,7 +439,7 @@ def split_rtts(came_in: Mapping[str, np.ndarray], rtts: pd.DataFrame, delays: pd
     found = found.drop_duplicates(["way", "ts_ns", "end"])
     found["rest_ns"] = found["rtt_ns"] - found["queue_ns"]
     by_way = found.groupby("way")
-    least = found.loc[by_way["rtt_ns"].idxmin()].set_index("way")
+    minimum = found.loc[by_way["rtt_ns"].idxmin()].set_index("way")
     median = by_way[["rtt_ns", "queue_ns", "rest_ns"]].median()
     ways = median.index.to_numpy()
     return pd.DataFrame(
@@ -447,10 +447,10 @@ def split_rtts(came_in: Mapping[str, np.ndarray], rtts: pd.DataFrame, delays: pd
             "flow_id": (ways >> 1).astype(np.uint32),
             "direction": (ways & 1).astype(np.int8),
             "samples": by_way.size().to_numpy(),
-            "rtt_least_ns": least["rtt_ns"].to_numpy("int64"),
-            "queue_at_least_ns": least["queue_ns"].to_numpy("int64"),
+            "rtt_least_ns": minimum["rtt_ns"].to_numpy("int64"),
+            "queue_at_least_ns": minimum["queue_ns"].to_numpy("int64"),
             "rtt_median_ns": median["rtt_ns"].to_numpy("int64"),
-            "growth_median_ns": (median["rtt_ns"] - least["rtt_ns"]).to_numpy("int64"),
+            "growth_median_ns": (median["rtt_ns"] - minimum["rtt_ns"]).to_numpy("int64"),
             "queue_median_ns": median["queue_ns"].to_numpy("int64"),
             "rest_median_ns": median["rest_ns"].to_numpy("int64"),
         }

@@ -201,9 +201,9 @@ def _lognormal(f, median, sigma):
 
 @_helper
 @no_type_check
-def _pareto(f, alpha, least, most):
+def _pareto(f, alpha, minimum, most):
     """Pareto distributed, truncated at `most`; `alpha` is the exponent of the cumulative distribution."""
-    low, high = least**-alpha, most**-alpha
+    low, high = minimum**-alpha, most**-alpha
     return (low - _uniform(f) * (low - high)) ** (-1.0 / alpha)
 
 

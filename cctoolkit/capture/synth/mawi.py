@@ -331,10 +331,10 @@ def _with_rows(table: np.ndarray, size: int, control: np.ndarray, free: str, cou
     return out
 
 
-def _pareto_mean(alpha: float, least: float, most: float) -> float:
+def _pareto_mean(alpha: float, minimum: float, most: float) -> float:
     """Mean of a Pareto distribution truncated at `most`."""
-    scale = alpha / (alpha - 1) * (least - most * (least / most) ** alpha)
-    return scale / (1 - (least / most) ** alpha)
+    scale = alpha / (alpha - 1) * (minimum - most * (minimum / most) ** alpha)
+    return scale / (1 - (minimum / most) ** alpha)
 
 
 def _mean_gap_ns(max_rate_bps: float) -> float:

@@ -176,14 +176,14 @@ def delay(tables: Tables) -> list[Statement]:
         at.setdefault(row["what"], {})[row["rtt_ms"]] = row["client_0_mbps"], row["client_1_mbps"]
     flood = {rtt: both[0] for rtt, both in at["flood"].items()}
     minute = {rtt: both[1] for rtt, both in at["alone for a minute"].items()}
-    least, nearest = min(minute), min(flood, key=lambda rtt: abs(flood[rtt] - limit))
+    shortest, nearest = min(minute), min(flood, key=lambda rtt: abs(flood[rtt] - limit))
     fits = [rtt for rtt in flood if abs(flood[rtt] - limit) <= NEAR_MBPS and minute[rtt] >= 0.9 * FITS_MBPS]
     return [
         Statement(
             5,
             "a single connection fills the link (in a minute, over 0.9 of it)",
-            f"{minute[least]:.1f} of {FITS_MBPS:.1f} Mbit/s with an RTT of {least:g} ms",
-            minute[least] > 0.9 * FITS_MBPS,
+            f"{minute[shortest]:.1f} of {FITS_MBPS:.1f} Mbit/s with an RTT of {shortest:g} ms",
+            minute[shortest] > 0.9 * FITS_MBPS,
         ),
         Statement(
             6,

@@ -78,10 +78,10 @@ def cost(tables: Tables) -> str:
 
 def lost(tables: Tables) -> str:
     """Whether anything was lost."""
-    least = tables["rates"].captured_percent.min()
-    if least >= 100:
+    minimum = tables["rates"].captured_percent.min()
+    if minimum >= 100:
         return "Nothing was lost at any rate."
-    return f"At least {least:.3g} % of the monitored flows' packets were captured."
+    return f"At least {minimum:.3g} % of the monitored flows' packets were captured."
 
 
 def names(tables: Tables) -> str:

@@ -172,14 +172,14 @@ def unknown(tables: Tables) -> str:
     unlike = [
         c for c in by if c not in ("f1_of_three", "dctcp", "lp") and not c.startswith(("known", "rejected"))
     ]
-    least, most = long[unlike].astype(float).idxmin(), long[unlike].astype(float).idxmax()
+    fewest, most = long[unlike].astype(float).idxmin(), long[unlike].astype(float).idxmax()
     return (
         f"At 10 s, this loses {percent(long.known_lost_paper)} of the known windows in `paper`, "
         f"{percent(long['known_lost_hard-test'])} in `hard`, and {percent(long.known_lost)} among the kernel's "
         f"other congestion controls. Of the windows of those others, {percent(long.rejected)} are called unknown. "
         f"DCTCP without marks ({percent(long.dctcp)}) and TCP-LP ({percent(long.lp)}) behave like Reno here, and the "
         f"model is not trained to distinguish them from it; without these two, the share is "
-        f"{percent(long.rejected_unlike_reno)}, from {percent(long[least])} ({least}) to {percent(long[most])} "
+        f"{percent(long.rejected_unlike_reno)}, from {percent(long[fewest])} ({fewest}) to {percent(long[most])} "
         f"({most}). Shorter windows reject less: {percent(by.rejected[1000])} of the others are unknown at 1 s, "
         f"{percent(by.rejected[100])} at 100 ms."
     )

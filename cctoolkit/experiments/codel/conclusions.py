@@ -73,16 +73,16 @@ def table_1(tables: Tables) -> list[Statement]:
     """Loss and latency beside the paper's, and the paper's claims about them."""
     table, runs = tables["table1"], tables["table1_runs"]
     paper_ms = table.paper_delay_ms.dropna()
-    least_ms, most_ms = math.floor(paper_ms.min()), math.ceil(paper_ms.max())
+    lowest_ms, most_ms = math.floor(paper_ms.min()), math.ceil(paper_ms.max())
     statements = []
     for name, mine in table.groupby("target", sort=False):
         delay, loss = mine.mean_delay_ms.tolist(), mine.loss_percent.tolist()
         statements.append(
             Statement(
                 "Table I",
-                f"{name}: mean latency is between {least_ms} and {most_ms} ms",
+                f"{name}: mean latency is between {lowest_ms} and {most_ms} ms",
                 ", ".join(f"{ms:.2f}" for ms in delay) + " ms",
-                min(delay) >= least_ms and max(delay) <= most_ms,
+                min(delay) >= lowest_ms and max(delay) <= most_ms,
             )
         )
         statements.append(

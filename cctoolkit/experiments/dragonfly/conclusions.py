@@ -131,13 +131,13 @@ def epochs(tables: Tables) -> list[Statement]:
     swing = last.set_index(["background", "classifier"])
     if ("none", "DeePCCI") in swing.index:
         low, high = (float(swing[side]["none", "DeePCCI"]) for side in ("least", "most"))
-        least, most = (float(n) for n in _paper(5, "no background, DeePCCI").split(" to "))
+        minimum, most = (float(n) for n in _paper(5, "no background, DeePCCI").split(" to "))
         results.append(
             Statement(
                 "5",
-                f"no background: DeePCCI varies between {least:g} and {most:g} (within {NEAR:g})",
+                f"no background: DeePCCI varies between {minimum:g} and {most:g} (within {NEAR:g})",
                 f"{low:.2f} to {high:.2f} in the last fifth of its epochs",
-                abs(low - least) <= NEAR + 1e-9 and abs(high - most) <= NEAR + 1e-9,
+                abs(low - minimum) <= NEAR + 1e-9 and abs(high - most) <= NEAR + 1e-9,
             )
         )
     return results

@@ -147,8 +147,8 @@ def f1_by_input(
     for name, inputs in choices.items():
         columns = [INPUTS.index(column) for column in inputs]
         if seen[columns].all():
-            told = dataclasses.replace(windows, X=windows.X[:, :, columns], inputs=inputs)
-            (table,) = training.scores("Dragonfly", told)
+            chosen = dataclasses.replace(windows, X=windows.X[:, :, columns], inputs=inputs)
+            (table,) = training.scores("Dragonfly", chosen)
             tables.append(table.assign(input=name, window_ms=window_ms))
     return pd.concat(tables).sort_values("f1", ascending=False, ignore_index=True)
 
@@ -221,21 +221,21 @@ def accuracy_by_epoch(name: str, windows: Windows, training: Training) -> pd.Dat
         prepare = PREPARATIONS[classifier.preparation]
         ready, unseen = prepare(learnt.X), torch.from_numpy(prepare(tested.X))
 
-        def tell(
+        def accuracy_of(
             epoch: int, network: Any, seed: int = seed, unseen: Any = unseen, wanted: np.ndarray = wanted,
             n: int = len(classes),
         ) -> dict[str, float]:  # fmt: skip
             device = next(network.parameters()).device
             with torch.inference_mode():
-                said = torch.cat([network(part.to(device)).cpu() for part in unseen.split(512)])
-            right = said[:, :n].argmax(1).numpy() == wanted
+                answers = torch.cat([network(part.to(device)).cpu() for part in unseen.split(512)])
+            right = answers[:, :n].argmax(1).numpy() == wanted
             return {"seed": seed, "accuracy": float(right.mean())}
 
         classifier.classes_ = classes  # DeePCCI's loss asks which of them pace
         torch.manual_seed(seed)
         network = classifier._network(ready.shape, len(classes))
         rows += train_network(
-            network, ready, numbers, classifier._loss(numbers), classifier._recipe(), after_epoch=tell
+            network, ready, numbers, classifier._loss(numbers), classifier._recipe(), after_epoch=accuracy_of
         )
     return pd.DataFrame(rows).astype({"epoch": int, "seed": int})
 
@@ -261,10 +261,10 @@ def f1_by_sampling(windows: Windows, training: Training) -> pd.DataFrame:
     tables = []
     for name in ("Dragonfly", "Dragonfly, CBIQ only"):
         inputs = ("cbiq_bytes", "throughput_bytes")[: 1 + (name == "Dragonfly")]
-        told = dataclasses.replace(windows, X=windows.X[:, :, : len(inputs)], inputs=inputs)
+        chosen = dataclasses.replace(windows, X=windows.X[:, :, : len(inputs)], inputs=inputs)
 
-        def parts(seed: int, told: Windows = told) -> tuple[Windows, Windows]:
-            learnt, tested = told.split(0.3, seed)
+        def parts(seed: int, chosen: Windows = chosen) -> tuple[Windows, Windows]:
+            learnt, tested = chosen.split(0.3, seed)
             return learnt.of(dropped_percent=0.0), tested
 
         _, table = training.scores(name, parts, "dropped_percent")
@@ -628,9 +628,9 @@ def _bundled_answers(windows: Windows, window_ms: float) -> list[dict[str, Any]]
         named = dict(zip(windows.inputs, np.moveaxis(windows.X, 2, 0), strict=True))
         named["in_bytes"] = named["throughput_bytes"]
         unseen = np.full_like(named["in_bytes"], np.nan)
-        said = model.predict(np.stack([named.get(column, unseen) for column in model.inputs], axis=2))
+        answers = model.predict(np.stack([named.get(column, unseen) for column in model.inputs], axis=2))
         for cca in dict.fromkeys(windows.y):
-            mine = pd.Series(said[windows.y == cca])
+            mine = pd.Series(answers[windows.y == cca])
             rows.append(
                 {
                     "model": name, "window_ms": window_ms, "cca": cca, "windows": len(mine),
@@ -646,17 +646,17 @@ def _learnt(windows: Windows, training: Training) -> pd.DataFrame:
     late = windows.table.from_s >= windows.table.from_s.max() * _LEARNT
     tables = []
     for inputs, columns in INPUTS.items():
-        told = dataclasses.replace(
+        chosen = dataclasses.replace(
             windows, X=windows.X[:, :, [windows.inputs.index(c) for c in columns]], inputs=columns
         )
         for split in ("windows at random", "the end of the session"):
 
             def parts(
-                seed: int, told: Windows = told, random: bool = split == "windows at random"
+                seed: int, chosen: Windows = chosen, random: bool = split == "windows at random"
             ) -> tuple[Windows, Windows]:
                 if random:
-                    return told.split(1 - _LEARNT, seed, by="number")
-                return told.take((~late).to_numpy()), told.take(late.to_numpy())
+                    return chosen.split(1 - _LEARNT, seed, by="number")
+                return chosen.take((~late).to_numpy()), chosen.take(late.to_numpy())
 
             (table,) = training.scores("Dragonfly", parts)
             table.insert(0, "inputs", inputs)

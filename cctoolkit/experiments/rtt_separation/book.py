@@ -37,14 +37,14 @@ def _by(table: pd.DataFrame, column: str) -> dict[Any, dict[Hashable, Any]]:
 
 def _jain(row: Mapping[Hashable, Any]) -> str:
     """Jain's index, the mean over the seeds, and the least of them where two decimals tell them apart."""
-    mean, least = f"{row['jain_index']:.2f}", f"{row['jain_least']:.2f}"
-    return mean if least == mean else f"{mean} ({least})"
+    mean, minimum = f"{row['jain_index']:.2f}", f"{row['jain_least']:.2f}"
+    return mean if minimum == mean else f"{mean} ({minimum})"
 
 
 def _share(row: Mapping[Hashable, Any]) -> str:
     """The short RTT's share, the mean over the seeds, and their range where two decimals tell them apart."""
-    mean, least, most = (f"{row[name]:.2f}" for name in ("share_of_short_rtt", "least", "most"))
-    return mean if least == most else f"{mean} ({least}–{most})"
+    mean, minimum, most = (f"{row[name]:.2f}" for name in ("share_of_short_rtt", "least", "most"))
+    return mean if minimum == most else f"{mean} ({minimum}–{most})"
 
 
 def test_1(tables: Tables) -> str:

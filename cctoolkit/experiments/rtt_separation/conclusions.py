@@ -339,7 +339,7 @@ SAME = 0.03
 def test_9(tables: Tables) -> list[Statement]:
     """When separation pays, with and without the guard."""
     table = tables["test9"]
-    jain, least, lost, delay, used, tcp = (
+    jain, minimum, lost, delay, used, tcp = (
         table.pivot_table(index="traffic", columns="scheme", values=column, sort=False)
         for column in (
             "jain_index",
@@ -385,7 +385,7 @@ def test_9(tables: Tables) -> list[Statement]:
             never,
         )
     )
-    four = least.loc[[name for name in jain.index if "test 1" in name], "RTT and guard"]
+    four = minimum.loc[[name for name in jain.index if "test 1" in name], "RTT and guard"]
     statements.append(
         Statement(
             "test 9",
@@ -522,14 +522,14 @@ def test_11(tables: Tables) -> list[Statement]:
     share = table.set_index(["flows", "rtts", "streams", "buffer_ms"]).share_of_short_rtt.sort_index()
     printed = 1 - _paper(3, "BBR, one queue, 5 ms difference")
     bbr = share["BBR", "10 and 15 ms", 1]
-    least, most = bbr.index.min(), bbr.index.max()
+    smallest, most = bbr.index.min(), bbr.index.max()
     statements = [
         Statement(
             "test 11",
             f"{OURS}BBR, RTTs 5 ms apart: the flow with the short RTT gets the paper's {printed:g} or less with a "
-            f"buffer of {most:g} ms, but not with one of {least:g} ms",
+            f"buffer of {most:g} ms, but not with one of {smallest:g} ms",
             _list({f"{buffer:g} ms": value for buffer, value in bbr.items()}),
-            bool(bbr[most] <= printed < bbr[least]),
+            bool(bbr[most] <= printed < bbr[smallest]),
         )
     ]
     cubic = _paper(3, "CUBIC, one queue", "share_of_short_rtt")

@@ -184,13 +184,13 @@ def test_8(tables: Tables) -> Figures:
     table = tables["test8"]
     printed = paper_numbers("rtt-flow-separation", "test 4")
     paper = -100 * float(printed.loc[printed.setting == "large TCP flows, several queues", "paper"].iloc[0])
-    change, least, most = (-100 * table[name] for name in ("fct_reduction", "most", "least"))
+    change, minimum, most = (-100 * table[name] for name in ("fct_reduction", "most", "least"))
     fig = figure(
         "Test 4 under other conditions: what separation does to the mean completion time", height=440
     )
     fig.add_bar(
         y=table.condition, x=change, orientation="h", marker_color=COLOURS[0], showlegend=False,
-        error_x={"array": most - change, "arrayminus": change - least, "symmetric": False, "color": GREY},
+        error_x={"array": most - change, "arrayminus": change - minimum, "symmetric": False, "color": GREY},
     )  # fmt: skip
     fig.add_vline(
         x=paper, line={"color": GREY, "dash": "dot"}, annotation_text="paper", annotation_position="top"
@@ -198,7 +198,7 @@ def test_8(tables: Tables) -> Figures:
     fig.update_yaxes(autorange="reversed")
     fig.update_xaxes(
         title_text="change, % (bars: mean of the samples; lines: smallest to largest)",
-        range=[min(least.min(), paper) - 3, max(most.max(), 0) + 3],
+        range=[min(minimum.min(), paper) - 3, max(most.max(), 0) + 3],
     )
     return {"test8-conditions": fig}
 

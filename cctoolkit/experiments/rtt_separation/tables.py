@@ -17,7 +17,7 @@ from ...separation.controller import RttSeparation, max_min_shares
 from ...separation.jenks import jenks_classes
 from ...sim.simulation import simulate
 from ..papers import paper_numbers
-from ..seeds import least_and_most, mean_and_least
+from ..seeds import mean_and_min, min_and_max
 from .cases import Outcome
 from .logs import logged_bundles
 from .scenarios import (
@@ -156,7 +156,7 @@ def test_1(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
                 "changes": o.changes(),
             }
         )
-    table = mean_and_least(pd.DataFrame(rows), ["flows", "scheme", *places(settings)[0]])
+    table = mean_and_min(pd.DataFrame(rows), ["flows", "scheme", *places(settings)[0]])
     drawn = [
         o
         for flows in ("CUBIC", "BBR")
@@ -215,8 +215,8 @@ def test_3(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
             }
         )
     runs, keys = pd.DataFrame(rows), ["flows", "rtt_ms", "scheme", *places(settings)[0]]
-    spread = least_and_most(runs, keys, "share_of_short_rtt").drop(columns="share_of_short_rtt")
-    return {"test3": mean_and_least(runs, keys).merge(spread, on=keys)}
+    spread = min_and_max(runs, keys, "share_of_short_rtt").drop(columns="share_of_short_rtt")
+    return {"test3": mean_and_min(runs, keys).merge(spread, on=keys)}
 
 
 #: Stretches of test 4 that count as independent.
@@ -333,7 +333,7 @@ def test_9(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
                 "changes": o.changes(),
             }
         )
-    return {"test9": mean_and_least(pd.DataFrame(rows), ["traffic", "scheme"])}
+    return {"test9": mean_and_min(pd.DataFrame(rows), ["traffic", "scheme"])}
 
 
 def test_10(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
@@ -354,7 +354,7 @@ def test_10(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFr
     logged = logged_bundles().rename(columns={"queues": "streams_with"})
     logged["scheme"] = logged.streams_with.map(LOGGED_SCHEMES)
     logged = logged.rename(columns={name: f"logged_{name}" for name in logged if name not in keys})
-    return {"test10": mean_and_least(pd.DataFrame(rows), keys).merge(logged, "left", keys)}
+    return {"test10": mean_and_min(pd.DataFrame(rows), keys).merge(logged, "left", keys)}
 
 
 def test_11(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
@@ -366,7 +366,7 @@ def test_11(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFr
         short = min(o.case.scenario.flows, key=lambda flow: flow.rtt_ms).name
         rows.append(o.about | {"share_of_short_rtt": rates[short] / rates.sum()})
     keys = ["flows", "rtts", "streams", "buffer_ms"]
-    return {"test11": least_and_most(pd.DataFrame(rows), keys, "share_of_short_rtt")}
+    return {"test11": min_and_max(pd.DataFrame(rows), keys, "share_of_short_rtt")}
 
 
 def test_5(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
@@ -461,9 +461,9 @@ def scaling(settings: Settings, repeat: int = 5) -> pd.DataFrame:
         assert made.ingress is not None
         tables = DataPlaneTables(table_size=1 << 14)
         samples = rtt_samples(made.ingress, "data_plane", tables=tables)
-        least = samples[samples.direction == 0].groupby("flow_id").rtt_ns.min().reindex(range(n)) / 1e6
-        there = least.notna().to_numpy()
-        measured = least.to_numpy()[there]
+        minimum = samples[samples.direction == 0].groupby("flow_id").rtt_ns.min().reindex(range(n)) / 1e6
+        there = minimum.notna().to_numpy()
+        measured = minimum.to_numpy()[there]
         right = jenks_classes(true, 4).labels[there] == jenks_classes(measured, 4).labels
         metrics = pd.DataFrame(
             {

@@ -261,9 +261,9 @@ class KernelCollector:
         assert self._process.stdout is not None and self._process.stderr is not None
         head = self._process.stdout.read(_REPLY.size)
         if len(head) < _REPLY.size:
-            said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+            errors = self._process.stderr.read().decode(errors="replace").strip().splitlines()
             self._process.wait()
-            why = said[-1].removeprefix("collector: ") if said else "it ended"
+            why = errors[-1].removeprefix("collector: ") if errors else "it ended"
             raise CollectorError(f"live: {why}")
         error, size = _REPLY.unpack(head)
         if error:

@@ -129,8 +129,8 @@ def _compile(path: Path, command: list[str], source: Path, libraries: list[str] 
         command = [*command, "-o", str(tmp), str(source), *(libraries or [])]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if "error" in line or "cannot find" in line]
-            what = said[0].strip() if said else f"status {done.returncode}"
+            errors = [line for line in done.stderr.splitlines() if "error" in line or "cannot find" in line]
+            what = errors[0].strip() if errors else f"status {done.returncode}"
             raise CollectorUnavailableError(
                 f"live: {command[0]} does not compile {source.name}: {what} ({_INSTALL})"
             )

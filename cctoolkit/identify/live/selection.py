@@ -24,19 +24,19 @@ class FlowSelection:
     """
 
     def __init__(self, flows: Iterable[FlowKey] = (), heavy: int = 16, idle_s: float = 5.0) -> None:
-        self._asked = list(dict.fromkeys(flows))
+        self._requested = list(dict.fromkeys(flows))
         self._heavy = heavy
         self._idle_s = idle_s
-        self._last_heard: dict[FlowKey, float] = {}  # heavy flows only
+        self._last_seen: dict[FlowKey, float] = {}  # heavy flows only
 
     def first(self) -> list[FlowKey]:
         """Flows to monitor from the beginning."""
-        return self._asked
+        return self._requested
 
-    def heard(self, key: FlowKey, now_s: float) -> None:
+    def note_packet(self, key: FlowKey, now_s: float) -> None:
         """Note that a flow sent something."""
-        if key in self._last_heard:
-            self._last_heard[key] = now_s
+        if key in self._last_seen:
+            self._last_seen[key] = now_s
 
     def update(
         self, candidates: Iterable[tuple[FlowKey, int]], now_s: float
@@ -44,22 +44,22 @@ class FlowSelection:
         """Flows to add and to remove, given the recent bytes of flows; no flow is in both lists."""
         sent = dict(candidates)
         for key in sent:
-            self.heard(key, now_s)
-        gone = [key for key, heard in self._last_heard.items() if now_s - heard > self._idle_s]
+            self.note_packet(key, now_s)
+        gone = [key for key, last_seen_s in self._last_seen.items() if now_s - last_seen_s > self._idle_s]
         for key in gone:
-            del self._last_heard[key]
-        new = [key for key in sent if key not in self._last_heard and key not in self._asked]
+            del self._last_seen[key]
+        new = [key for key in sent if key not in self._last_seen and key not in self._requested]
         new.sort(key=lambda key: -sent[key])
         added = []
         for key in new:
-            if len(self._last_heard) >= self._heavy:
+            if len(self._last_seen) >= self._heavy:
                 if not self._heavy:
                     break
-                least = min(self._last_heard, key=lambda one: sent.get(one, 0))
-                if sent[key] <= 2 * sent.get(least, 0):
+                lightest = min(self._last_seen, key=lambda one: sent.get(one, 0))
+                if sent[key] <= 2 * sent.get(lightest, 0):
                     break
-                del self._last_heard[least]
-                gone.append(least)
-            self._last_heard[key] = now_s
+                del self._last_seen[lightest]
+                gone.append(lightest)
+            self._last_seen[key] = now_s
             added.append(key)
         return added, gone

@@ -178,7 +178,7 @@ def watch(
         now_ns = collector.now_ns
         for number in set((reading.in_cells["way"] >> 1).tolist()):
             if number in monitored.keys:
-                selection.heard(monitored.keys[number], now_ns / 1e9)
+                selection.note_packet(monitored.keys[number], now_ns / 1e9)
         table = None
         if now_ns >= next_report_ns or over:
             names = naming.names(now_ns // collector.slot_ns - first_slot)

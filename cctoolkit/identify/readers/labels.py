@@ -364,7 +364,7 @@ class _Flows:
     def __init__(self, capture: Capture, least_payload_bytes: int) -> None:
         self.keys = capture.keys
         self._capture = capture
-        self._least = least_payload_bytes
+        self._min_bytes = least_payload_bytes
         self._path = Path(capture.meta.path)
         self._src = np.array(self.keys.src_text(), object)
         self._dst = np.array(self.keys.dst_text(), object)
@@ -438,5 +438,5 @@ class _Flows:
             row = np.searchsorted(self.keys.flow_id, columns["flow_id"])
             way = 2 * row + columns["direction"]
             payload = np.bincount(way, columns["payload_bytes"], 2 * len(self.keys)).reshape(-1, 2)
-            self._with_data = payload.max(axis=1, initial=0) >= self._least
+            self._with_data = payload.max(axis=1, initial=0) >= self._min_bytes
         return self._with_data

@@ -34,8 +34,8 @@ def tool(node, command, text=""):
     process = node.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = process.communicate(text.encode(), timeout=60)
     if process.returncode:
-        said = " ".join(err.decode(errors="replace").split()) or f"status {process.returncode}"
-        raise Problem(f"{node.name}: {' '.join(command)}: {said}")
+        output = " ".join(err.decode(errors="replace").split()) or f"status {process.returncode}"
+        raise Problem(f"{node.name}: {' '.join(command)}: {output}")
     return out.decode()
 
 
@@ -81,21 +81,23 @@ def tap(node, device, name, snaplen):
     command = ["tcpdump", "-i", device, "-s", str(snaplen), "-B", "32768", "--time-stamp-precision=nano"]
     with open(name + ".pcap", "wb") as out:
         process = node.popen([*command, "-Z", "root", "-w", "-"], stdout=out, stderr=subprocess.PIPE)
-    said = ""
+    output = ""
     for line in process.stderr:
-        said = line.decode(errors="replace").strip()
-        if "listening on" in said:
+        output = line.decode(errors="replace").strip()
+        if "listening on" in output:
             return process
-    raise Problem(f"tcpdump on {device}: {said or 'did not start'}")
+    raise Problem(f"tcpdump on {device}: {output or 'did not start'}")
 
 
 def stop_tap(process, name):
     process.send_signal(signal.SIGINT)
-    said = process.stderr.read().decode(errors="replace")
+    output = process.stderr.read().decode(errors="replace")
     process.wait()
-    dropped = re.search(r"(\d+) packets? dropped by kernel", said)
+    dropped = re.search(r"(\d+) packets? dropped by kernel", output)
     if dropped is None or int(dropped.group(1)):
-        raise Problem(f"the {name} capture is incomplete: {' '.join(said.split()) or 'tcpdump said nothing'}")
+        raise Problem(
+            f"the {name} capture is incomplete: {' '.join(output.split()) or 'tcpdump printed nothing'}"
+        )
 
 
 def run(plan, net):
@@ -116,8 +118,8 @@ def run(plan, net):
         with contextlib.suppress(subprocess.TimeoutExpired):
             traffic.wait(wait_s)
     if traffic.returncode and traffic.stderr is not None:
-        said = traffic.stderr.read().decode(errors="replace").strip().splitlines()
-        raise Problem(said[-1].split("traffic: ", 1)[-1] if said else "the traffic program failed")
+        output = traffic.stderr.read().decode(errors="replace").strip().splitlines()
+        raise Problem(output[-1].split("traffic: ", 1)[-1] if output else "the traffic program failed")
     with open("qdisc.json", "w") as out:
         out.write(tool(router, ["tc", "-s", "-j", "qdisc", "show", "dev", "rb"]))
     time.sleep(DRAIN_S)

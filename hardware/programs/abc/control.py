@@ -229,12 +229,12 @@ def threshold_entries(model: TofinoAbc, buffer_packets: int) -> Iterator[tuple[L
     constants = model.derived()
     base, gamma = constants["base_fixed"], constants["gamma_fixed"]
     most = buffer_packets - 1
-    least = min(constants["min_fixed"], most)
+    minimum = min(constants["min_fixed"], most)
     low = -(_WORD // 2)
-    for packets in range(most, least - 1, -1):
+    for packets in range(most, minimum - 1, -1):
         # the largest excess at which the threshold is still this many packets
         high = _WORD // 2 - 1
-        if packets > least:
+        if packets > minimum:
             reached = base - (packets << 24)
             high = reached // gamma if gamma else (high if reached >= 0 else low - 1)
             high = min(high, _WORD // 2 - 1)

@@ -183,7 +183,7 @@ class Monitor:
         self._number = np.zeros(slots, np.int64)
         self._counts = np.zeros((2, 2, slots), np.int64)  # direction; offered and delivered
         self._carried = np.zeros((2, slots), np.int64)
-        self._latest = np.zeros((2, slots), np.int64)
+        self._last_rtts = np.zeros((2, slots), np.int64)
         self._seen_s = np.full(slots, -math.inf)
         self._nameless = np.zeros(slots, np.bool_)
 
@@ -239,14 +239,14 @@ class Monitor:
         self._read_s = now_s
         self._number_flows(flow, now_s)
         self._count(counts, now_s)
-        latest = np.stack([x["latest"] for x in rtts]).astype(np.int64)
+        last_rtts = np.stack([x["latest"] for x in rtts]).astype(np.int64)
         if not self.all_samples:
-            self._sample(latest, flow, now_s)
-        self._latest = latest
-        least = np.stack([x["least"] for x in rtts]).astype(np.int64)
+            self._sample(last_rtts, flow, now_s)
+        self._last_rtts = last_rtts
+        minima = np.stack([x["least"] for x in rtts]).astype(np.int64)
         #: The last result of :meth:`read`.
         self.metrics = self._table(
-            np.flatnonzero((flow > 0) & (self._seen_s > now_s - self.idle_s)), least, passed_s
+            np.flatnonzero((flow > 0) & (self._seen_s > now_s - self.idle_s)), minima, passed_s
         )
         self._maintain(switch, flow, is_long, now_s)
         return self.metrics
@@ -282,7 +282,7 @@ class Monitor:
                 del self._flows[int(self._owner[slot])], self._numbers[old.number]
             if flow[slot]:
                 self._number[slot] = self._flow(int(flow[slot])).number
-        for counted in (self._counts, self._carried, self._latest):
+        for counted in (self._counts, self._carried, self._last_rtts):
             counted[..., changed] = 0
         self._seen_s[changed] = now_s
         self._owner = flow
@@ -294,18 +294,18 @@ class Monitor:
         self._carried += self._recent[:, 0]
         self._seen_s[self._recent.any(axis=(0, 1))] = now_s
 
-    def _sample(self, latest: np.ndarray, flow: np.ndarray, now_s: float) -> None:
+    def _sample(self, last_rtts: np.ndarray, flow: np.ndarray, now_s: float) -> None:
         """Collect the latest RTTs that have changed."""
-        direction, slot = np.nonzero((latest != self._latest) & (latest > 0) & (flow > 0))
+        direction, slot = np.nonzero((last_rtts != self._last_rtts) & (last_rtts > 0) & (flow > 0))
         self._found += zip(
             np.full(len(slot), round(now_s * 1e9)).tolist(),
             self._number[slot].tolist(),
             direction.tolist(),
-            latest[direction, slot].tolist(),
+            last_rtts[direction, slot].tolist(),
             strict=True,
         )
 
-    def _table(self, slots: np.ndarray, least: np.ndarray, passed_s: float) -> pd.DataFrame:
+    def _table(self, slots: np.ndarray, minima: np.ndarray, passed_s: float) -> pd.DataFrame:
         if math.isnan(passed_s):
             slots = slots[:0]
         flows = [self._numbers[number] for number in self._number[slots].tolist()]
@@ -314,8 +314,8 @@ class Monitor:
             [flow.who.direction if flow.who else guess for flow, guess in zip(flows, likely, strict=True)],
             np.int64,
         )
-        legs = np.where(least[:, slots] > 0, least[:, slots] / 1e6, np.nan)
-        latest = np.where(self._latest[data, slots] > 0, self._latest[data, slots] / 1e6, np.nan)
+        legs = np.where(minima[:, slots] > 0, minima[:, slots] / 1e6, np.nan)
+        last_rtts = np.where(self._last_rtts[data, slots] > 0, self._last_rtts[data, slots] / 1e6, np.nan)
         offered, delivered = self._recent[data, :, slots].T * 8e-6 / max(passed_s, 1e-9)
         back = np.nan_to_num(legs[1 - data, np.arange(len(slots))])
         return pd.DataFrame(
@@ -324,7 +324,7 @@ class Monitor:
                 "protocol": np.array([flow.who.protocol if flow.who else TCP for flow in flows], np.int64),
                 "rtt_ms": np.where(np.isnan(legs).all(axis=0), np.nan, np.nansum(legs, axis=0)),
                 # queueing affects the direction of the data; the reverse path keeps its smallest RTT
-                "latest_rtt_ms": latest + back,
+                "latest_rtt_ms": last_rtts + back,
                 "throughput_mbps": delivered if self.behind else offered,
                 "offered_mbps": offered,
                 "is_long": np.array([flow.is_long for flow in flows], np.bool_),
