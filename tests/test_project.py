@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import subprocess
 import sys
@@ -100,3 +101,29 @@ def test_no_machine_paths() -> None:
             except UnicodeDecodeError:
                 continue
             assert not pattern.search(text), f"{name} names a path of one machine"
+
+
+def test_workflows_name_files_that_exist() -> None:
+    """Paths that start a workflow, keys of its caches, and the files it runs."""
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if files.returncode:
+        pytest.skip("not a git checkout")
+    names = files.stdout.split("\0")
+    yaml = pytest.importorskip("yaml")
+    for workflow in sorted((ROOT / ".github" / "workflows").iterdir()):
+        text = workflow.read_text()
+        patterns = (yaml.safe_load(text)[True]["push"] or {}).get("paths", [])  # YAML 1.1: `on` is true
+        for keys in re.findall(r"hashFiles\((.*?)\)", text):
+            patterns += re.findall(r"'(.+?)'", keys)
+        patterns += re.findall(r"\btests/\w+\.py\b", text)
+        for pattern in patterns:
+            assert any(fnmatch.fnmatchcase(name, pattern) for name in names), f"{workflow.name}: {pattern}"
+
+
+def test_every_supported_python_is_tested() -> None:
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    oldest = PYPROJECT["project"]["requires-python"].removeprefix(">=")
+    versions = jobs["test"]["strategy"]["matrix"]["python"]
+    assert versions[0] == oldest == PYPROJECT["tool"]["mypy"]["python_version"]
+    assert versions == [f"3.{minor}" for minor in range(11, 11 + len(versions))]
