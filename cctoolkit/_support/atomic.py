@@ -21,7 +21,9 @@ from pathlib import Path
 
 from ..errors import CCToolkitError, ParameterError
 
-__all__ = ["SUFFIX", "check_target", "replacing", "replacing_files", "replacing_folder", "sweep"]
+__all__ = [
+    "SUFFIX", "check_target", "replacing", "replacing_files", "replacing_folder", "replacing_set", "sweep",
+]  # fmt: skip
 
 #: Ending of hidden folders; nothing else has it, so what has it is ours to remove.
 SUFFIX = ".cct.tmp"
@@ -74,11 +76,12 @@ def replacing_files(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing_folder(path: str | os.PathLike[str], *, keep: bool = False) -> Iterator[Path]:
     """Yield an empty temporary folder with the same name, which replaces `path` on success.
 
     On Linux, where the file system can exchange two names, `path` is at every moment the old folder or the new one.
-    Beside the temporary folder is room for scratch files.
+    With `keep`, the new folder also gets what the old one holds under other names. Beside the temporary folder is room
+    for scratch files.
 
     Raises
     ------
@@ -91,10 +94,32 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         new = inside / path.name
         new.mkdir()
         yield new
+        if keep and path.exists():
+            _link_others(path, new)
         if not path.exists() or not _exchanged(new, path):
             if path.exists():
                 path.rename(inside / f"{path.name}.old")
             new.rename(path)
+
+
+@contextlib.contextmanager
+def replacing_set(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder; move its files to `folder` on success, in one step, beside what else is there.
+
+    The files are moved one by one, as by :func:`replacing_files`, into a folder that cannot be exchanged for another:
+    the current one, a mount point, or one in a folder that is not writable.
+
+    Raises
+    ------
+    ParameterError, OSError
+        As for :func:`replacing`.
+    """
+    folder = Path(folder)
+    fixed = folder.is_dir() and (
+        folder.samefile(os.curdir) or folder.is_mount() or not os.access(folder.parent, os.W_OK)
+    )
+    with replacing_files(folder) if fixed else replacing_folder(folder, keep=True) as inside:
+        yield inside
 
 
 def check_target(path: str | os.PathLike[str] | None, *, folder: bool = False) -> None:
@@ -133,6 +158,26 @@ def _check_file(path: Path) -> None:
     _check_local(path)
     if path.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+
+
+def _link_others(old: Path, new: Path) -> None:
+    """Put what a folder holds into another one as well, except for names that are there and unfinished writes."""
+    for entry in old.iterdir():
+        target = new / entry.name
+        if target.exists() or entry.name.endswith(SUFFIX):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, target, symlinks=True, copy_function=_link)
+        else:
+            _link(entry, target)
+
+
+def _link(file: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Make a second name for a file; a copy, if the file system has no hard links."""
+    try:
+        os.link(file, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(file, target, follow_symlinks=False)
 
 
 def _is_special(path: Path) -> bool:

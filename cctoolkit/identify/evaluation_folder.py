@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .._support import parquet
-from .._support.atomic import replacing_files
+from .._support.atomic import replacing_set
 from .._support.csv import write_csv
 from .evaluation import confusion, evaluate
 from .flow_settings import banded, setting_columns
@@ -89,7 +89,7 @@ def write_evaluation(
     windows_by_ms: Mapping[float, Windows],
     provenance: Mapping[str, Any],
 ) -> None:
-    """Write :data:`FILES`, all or none.
+    """Write :data:`FILES` in one step (:func:`.atomic.replacing_set`); other files in the folder stay.
 
     Parameters
     ----------
@@ -101,6 +101,10 @@ def write_evaluation(
     provenance : mapping
         What was evaluated, and how.
 
+    Raises
+    ------
+    ParameterError
+        `directory` is a URL.
     """
     folder = Path(directory)
     answered = pd.concat([_answered(windows) for windows in windows_by_ms.values()], ignore_index=True)
@@ -111,8 +115,7 @@ def write_evaluation(
     confused = confused.fillna(dict.fromkeys(set(confused) - {"window_ms", "is"}, 0))
     settings = by_setting(_known(model, windows_by_ms))
     errors = {ms: calibration_error(bins[bins["window_ms"] == ms]) for ms in dict.fromkeys(bins["window_ms"])}
-    folder.mkdir(parents=True, exist_ok=True)
-    with replacing_files(folder) as tmp:
+    with replacing_set(folder) as tmp:
         write_csv(scores, tmp / "scores.csv")
         write_csv(
             confused.astype({c: int for c in confused if c not in ("window_ms", "is")}), tmp / "confusion.csv"
@@ -125,7 +128,7 @@ def write_evaluation(
             ("reliability", _reliability_figure(bins, errors)),
             ("settings", settings_figure(settings)),
         ):
-            fig.write_html(tmp / f"{name}.html", include_plotlyjs=True)
+            fig.write_html(tmp / f"{name}.html", include_plotlyjs=True, div_id=name)
         about = {
             **provenance,
             "ece": calibration_error(bins) if len(bins) else None,
