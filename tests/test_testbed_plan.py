@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import re
 import struct
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import cctoolkit as cct
@@ -15,10 +18,12 @@ from cctoolkit import aqm
 from cctoolkit.cca import Cca
 from cctoolkit.errors import ParameterError
 from cctoolkit.sim.taps import flow_keys
-from cctoolkit.testbed import modules
+from cctoolkit.testbed import TestbedError, modules
+from cctoolkit.testbed.iperf3 import iperf3_results
 from cctoolkit.testbed.netlink import needs_netlink, qdisc_messages
 from cctoolkit.testbed.plan import ModuleParameter, TapSettings, make_plan
 from cctoolkit.testbed.qdisc import QdiscTree
+from cctoolkit.testbed.traffic import TrafficResults
 
 
 def scenario(*flows: cct.Flow, **bottleneck: object) -> cct.Scenario:
@@ -292,7 +297,7 @@ def test_dualpi2_as_the_kernel_reads_it():
     assert options == {1: 500, 2: 2**30, 3: 10_000, 4: 16_000, 5: 64, 6: 819, 8: 2000, 9: 1, 10: 2}
 
 
-def test_low_latency_flows_are_told_by_ect_alone():
+def test_low_latency_flows_are_distinguished_by_ect_alone():
     flows = [cct.Flow("dctcp", ecn="l4s"), cct.Flow("cubic")]
     line = make_plan(scenario(*flows, aqm="dualpi2")).hosts["R"].tc[-1]
     assert line.endswith(" any_ect")
@@ -303,7 +308,7 @@ def test_low_latency_flows_are_told_by_ect_alone():
         make_plan(scenario(*flows, cct.Flow("reno", ecn=True), aqm="dualpi2"))
 
 
-def test_prague_is_told_from_all_others_by_ect_1():
+def test_prague_is_distinguished_by_ect_1():
     flows = [cct.Flow("prague"), cct.Flow("cubic", ecn=True), cct.Flow("reno", ecn="accurate")]
     plan = make_plan(scenario(*flows, aqm="dualpi2"))
     assert not plan.hosts["R"].tc[-1].endswith("any_ect")
@@ -492,3 +497,44 @@ def test_parameters_of_the_hosts_modules(monkeypatch, tmp_path):
     assert (folder / "target_us").read_text() == "7\n" and not (folder / "limit").exists()
     with pytest.raises(ParameterError, match="module sch_lazy has no parameter gain; it has target_us"):
         modules.set_module_parameters([ModuleParameter("sch", "lazy", "gain", "7")])
+
+
+STREAM = {
+    "sender": {"bytes": 3000, "retransmits": 1, "min_rtt": 20_000, "mean_rtt": 30_000}, "receiver": {"bytes": 2900},
+}  # fmt: skip
+INTERVAL = {
+    "end": 0.1, "bytes": 3000, "retransmits": 1, "snd_cwnd": 14_480, "bits_per_second": 1e6, "rtt": 20_000,
+    "rttvar": 500,
+}  # fmt: skip
+REPORT = {"intervals": [{"streams": [INTERVAL]}], "end": {"streams": [STREAM]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps(REPORT), None),
+        (None, "left no report"),
+        ("", "left no report"),
+        (json.dumps(REPORT)[:100], "left no report"),
+        ("[]", "left no report"),
+        ('{"error": "unable to connect"}', "iperf3: unable to connect"),
+        ("{}", "report is damaged"),
+        (json.dumps(REPORT | {"end": {"streams": []}}), "report is damaged"),
+        (json.dumps(REPORT | {"intervals": [{"streams": [{"end": 1}]}]}), "report is damaged"),
+        (json.dumps(REPORT | {"intervals": 5}), "report is damaged"),
+    ],
+)
+def test_reports_of_iperf3(tmp_path: Path, text: str | None, message: str | None) -> None:
+    if text is not None:
+        (tmp_path / "iperf3.0").write_text(text)
+    plan, nothing = make_plan(scenario()), pd.DataFrame()
+    series = pd.DataFrame(columns=["ts_ns", "index", "bytes_sent"])
+    sampled = TrafficResults(10**18, 2 * 10**18, nothing, series, nothing)
+    if message is None:
+        results = iperf3_results(tmp_path, plan, sampled)
+        assert results.flows.received_bytes.tolist() == [2900] and results.series.bytes_sent.tolist() == [
+            3000
+        ]
+    else:
+        with pytest.raises(TestbedError, match=f"flow 0: .*{message}"):
+            iperf3_results(tmp_path, plan, sampled)

@@ -74,7 +74,7 @@ def iperf3_results(raw: Path, plan: Plan, results: TrafficResults) -> TrafficRes
     Raises
     ------
     TestbedError
-        iperf3 failed.
+        iperf3 failed, or a report of it is missing or damaged.
     """
     flows, series = [], []
     for flow in plan.flows:
@@ -84,8 +84,11 @@ def iperf3_results(raw: Path, plan: Plan, results: TrafficResults) -> TrafficRes
             raise TestbedError(f"flow {flow.index}: iperf3 left no report") from None
         if report.get("error"):
             raise TestbedError(f"flow {flow.index}: iperf3: {report['error']}")
-        flows.append(_flow(flow, report, results.start_ns))
-        series += _rows(flow, report, results)
+        try:
+            flows.append(_flow(flow, report, results.start_ns))
+            series += _rows(flow, report, results)
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise TestbedError(f"flow {flow.index}: iperf3's report is damaged") from None
     table = pd.DataFrame(flows)
     numbers = [name for name in table if name not in ("index", "cca", "error")]
     empty = pd.DataFrame(columns=results.series.columns)

@@ -36,7 +36,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pandas as pd
 
@@ -587,24 +587,57 @@ def run(
 # ---- the results
 
 
-def _report(folder: Path, s: Sending) -> dict[str, Any]:
-    """iperf3's report on a flow."""
-    path = folder / f"flow{s.index}.out"
+class Report(NamedTuple):
+    """What iperf3 reports about a flow: ``samples`` are rows of (s, window in packets, srtt, rttvar in ns, sent bytes,
+    retransmits), the last two since the start; ``None`` stands for a number that it does not give."""
+
+    version: str
+    system: str
+    cca: str
+    received_bytes: int | None
+    retransmits: int | None
+    samples: list[tuple[float, float, int, int, int, int]]
+
+
+def _report(folder: Path, s: Sending) -> Report:
+    """Read iperf3's report on a flow.
+
+    Raises
+    ------
+    Failed
+        There is none, it is damaged, or it has an error instead of a connection.
+    """
+    path, where = folder / f"flow{s.index}.out", f"{s.sender.target}: flow {s.index}"
     try:
-        found = json.loads(path.read_text())
-    except ValueError:
-        found = {}
-    if not found.get("start", {}).get("connected"):
-        raise Failed(f"{s.sender.target}: flow {s.index}: {found.get('error', 'iperf3 wrote no report')}")
-    return found
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise Failed(f"{where}: iperf3 wrote no report") from None
+    try:
+        if not found.get("start", {}).get("connected"):
+            raise Failed(f"{where}: {found.get('error', 'iperf3 did not connect')}")
+        start, end = found["start"], found.get("end", {})
+        received, sent = (end.get(f"sum_{side}") or {} for side in ("received", "sent"))
+        return Report(
+            start["version"], start["system_info"], end.get("sender_tcp_congestion", s.flow.cca_name),
+            received.get("bytes"), sent.get("retransmits"), [] if s.flow.is_udp else _samples(found),
+        )  # fmt: skip
+    except (AttributeError, IndexError, KeyError, TypeError):
+        raise Failed(f"{where}: iperf3's report is damaged") from None
 
 
-def _sum(report: dict[str, Any], side: str) -> dict[str, Any]:
-    return report.get("end", {}).get(f"sum_{side}") or {}
+def _samples(report: dict[str, Any]) -> list[tuple[float, float, int, int, int, int]]:
+    mss = report["start"]["tcp_mss_default"] or 1448
+    rows = []
+    sent = again = 0
+    for interval in report.get("intervals", []):
+        x = interval["streams"][0]
+        sent, again = sent + x["bytes"], again + x.get("retransmits", 0)
+        rows.append((x["end"], x["snd_cwnd"] / mss, x["rtt"] * 1000, x["rttvar"] * 1000, sent, again))
+    return rows
 
 
 def _labels(
-    flows: Sequence[Sending], reports: Sequence[dict[str, Any]], hosts: Hosts, ingress: cct.Capture
+    flows: Sequence[Sending], reports: Sequence[Report], hosts: Hosts, ingress: cct.Capture
 ) -> pd.DataFrame:
     keys, packets = ingress.keys, ingress.packets.groupby("flow_id").ts_ns.agg(["min", "max"])
     ends = zip(
@@ -620,10 +653,9 @@ def _labels(
             (
                 s.sender.address, s.receiver, s.source_port, s.port, s.protocol,
                 "udp" if udp else "bulk", "src",
-                "" if udp else report.get("end", {}).get("sender_tcp_congestion", s.flow.cca_name),
+                "" if udp else report.cca,
                 s.flow.rtt_ms if hosts.delay is not None else None, *when,
-                None if udp else _sum(report, "received").get("bytes"),
-                None if udp else _sum(report, "sent").get("retransmits"), None,
+                None if udp else report.received_bytes, None if udp else report.retransmits, None,
             )
         )  # fmt: skip
     table = pd.DataFrame(rows, columns=list(LABELS))
@@ -631,21 +663,13 @@ def _labels(
     return table.astype(dict.fromkeys(whole, "Int64") | {"base_rtt_ms": "Float64"})
 
 
-def _flow_series(
-    flows: Sequence[Sending], reports: Sequence[dict[str, Any]], labels: pd.DataFrame
-) -> pd.DataFrame:
-    rows = []
-    for s, report, start_ns in zip(flows, reports, labels.start_ns, strict=True):
-        sent = again = 0
-        for interval in report.get("intervals", []):
-            x = interval["streams"][0]
-            sent, again = sent + x["bytes"], again + x.get("retransmits", 0)
-            if not s.flow.is_udp and not pd.isna(start_ns):
-                mss = report["start"]["tcp_mss_default"] or 1448
-                at_ns = int(start_ns) + round(x["end"] * 1e9)
-                rows.append(
-                    (at_ns, s.index, x["snd_cwnd"] / mss, x["rtt"] * 1000, x["rttvar"] * 1000, sent, again)
-                )
+def _flow_series(flows: Sequence[Sending], reports: Sequence[Report], labels: pd.DataFrame) -> pd.DataFrame:
+    rows = [
+        (int(start_ns) + round(at_s * 1e9), s.index, *sample)
+        for s, report, start_ns in zip(flows, reports, labels.start_ns, strict=True)
+        if not pd.isna(start_ns)
+        for at_s, *sample in report.samples
+    ]
     columns = ["ts_ns", "flow_id", "cwnd_packets", "srtt_ns", "rttvar_ns", "sent_bytes", "retransmits"]
     return (
         pd.DataFrame(rows, columns=columns)
@@ -657,14 +681,19 @@ def _flow_series(
 def _queues(scenario: cct.Scenario, folder: Path, ingress: cct.Capture, egress: cct.Capture) -> pd.DataFrame:
     """The router's counters, and delays between the taps."""
     tree = _tree(scenario, "x")
-    counters = {q["handle"]: q for q in json.loads((folder / "qdisc.json").read_text())}
+    try:
+        counters = {q["handle"]: q for q in json.loads((folder / "qdisc.json").read_text(encoding="utf-8"))}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Failed("bottleneck: tc wrote no counters") from None
     delays = cct.queue_delay(ingress, egress)
     delays = delays[(delays.direction == 0) & delays.delay_ns.notna()]
     queue_of = {i: f.queue or 0 for i, f in enumerate(scenario.flow_list())}
     of_packet = delays.flow_id.map(queue_of).fillna(0)
     rows = []
     for queue in range(1 if tree.single else len(scenario.bottleneck.queue_list())):
-        q = counters[tree.handle(queue)]
+        q = counters.get(tree.handle(queue))
+        if q is None:
+            raise Failed(f"bottleneck: tc wrote no counters of queue {queue}")
         delay_ms = delays.delay_ns[of_packet == queue].to_numpy(float) / 1e6
         sent, dropped, waiting = q["packets"], q["drops"], q["qlen"]
         rows.append(
@@ -695,7 +724,7 @@ def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> No
         renumbered(cct.read_capture(folder / f"{tap}.pcap.gz"), labels) for tap in ("ingress", "egress")
     )
     start_ns = int(min(labels.start_ns.dropna(), default=ingress.meta.first_ts_ns))
-    received = [_sum(r, "received").get("bytes", 0) for r in reports]
+    received = [report.received_bytes or 0 for report in reports]
     seconds = (labels.stop_ns - labels.start_ns) / 1e9
     tables = {
         "flows": pd.DataFrame(
@@ -717,7 +746,7 @@ def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> No
         ).astype({"flow_id": "uint32"}),
         "flow_series": _flow_series(flows, reports, labels),
     }
-    made_by = f"cctoolkit {cct.__version__} physical.py, {reports[0]['start']['version']}"
+    made_by = f"cctoolkit {cct.__version__} physical.py, {reports[0].version}"
     if hosts.bottleneck is not None:
         tables["queues"] = _queues(scenario, raw, ingress, egress)
         shutil.copy(raw / "qdisc.json", folder / "qdisc.json")
@@ -730,7 +759,7 @@ def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> No
         "version": cct.__version__,
         "name": scenario.name or "run",
         "start_ns": start_ns,
-        "senders": [{"system": r["start"]["system_info"]} for r in reports],
+        "senders": [{"system": report.system} for report in reports],
         "tcpdump": {tap: (raw / f"{tap}.err").read_text().splitlines() for tap in ("ingress", "egress")},
     }
     (folder / "provenance.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -83,7 +83,7 @@ serve() {
     eval "server$p=$!"
   done
   for p in "$@"; do
-    for i in $(seq 50); do
+    for i in $(seq 300); do
       ss -Hltn "sport = :$p" | grep -q . && break
       eval "kill -0 \$server$p" 2>/dev/null || break  # it has ended
       sleep 0.1
@@ -97,7 +97,7 @@ taps=''
 record() {
   job "$1" tcpdump -n -i "$2" -s "$snaplen" -B 65536 --time-stamp-precision=nano -Z "$(id -un)" -w "$dir/$1.pcap" "$3"
   taps="$taps $!"
-  for i in $(seq 100); do
+  for i in $(seq 300); do
     grep -q 'listening on' "$dir/$1.err" && return 0
     kill -0 "$!" 2>/dev/null || break  # it has ended
     sleep 0.1
