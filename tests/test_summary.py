@@ -315,7 +315,7 @@ def test_defects_of_a_capture_are_noted() -> None:
     ):
         assert text in notes
     assert "No packet for 24.0 h" in notes
-    assert "1 packets are stamped earlier" in notes
+    assert "1 packet with a timestamp before" in notes
     assert "second capture, from after the queue" in notes
 
 

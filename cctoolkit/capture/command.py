@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._support.terminal import say
+from .._support.words import plural
 from .options import CaptureArgument, end_without_packets, selecting
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def filter_command(
     from .filtering import filter_capture
 
     n = filter_capture(capture, output, selection, snaplen=snaplen, tunnel=tunnel)
-    say(f"wrote {n} packets to {output}")
+    say(f"wrote {plural(n, 'packet')} to {output}")
     if not n:
         end_without_packets(capture, selection)
 

@@ -579,7 +579,8 @@ def benchmark_cca(
         list[str] | None,
         typer.Option(
             "--answers", metavar="NAME=FILE",
-            help="Another classifier's answers: columns of questions.csv, said, perhaps probability (repeatable).",
+            help="Another classifier's answers: the columns of questions.csv, said and, optionally, probability "
+            "(repeatable).",
         ),
     ] = None,
     runs: Annotated[int, typer.Option(help="Number of runs of each part.", min=1)] = 24,
@@ -589,7 +590,7 @@ def benchmark_cca(
     per_flow: _PerFlow = 2,
     workers: WorkersOption = None,
 ) -> None:  # fmt: skip
-    """Score models on settings like training and unlike it: paths, AQMs, cross traffic, hosts; flows not limited here.
+    """Score models on settings like those of training and on others: paths, AQMs, cross traffic, hosts, limits.
 
     The same runs and seed are the same benchmark. DIR gets questions.csv (the windows), answers, scores and reliability
     (.parquet), reliability.html, and leaderboard.csv, to which each call adds its models.
@@ -660,7 +661,9 @@ def classify_command(
     ] = None,
     min_bytes: Annotated[
         int,
-        typer.Option(metavar="BYTES", help="Leave out flows with less payload in both directions.", min=1),
+        typer.Option(
+            metavar="BYTES", help="Leave out flows with less payload, both directions together.", min=1
+        ),
     ] = 1_000_000,
     seconds: Annotated[
         float, typer.Option(metavar="S", help="Use this much of each flow, from its start.")

@@ -214,7 +214,7 @@ def _labels(ingress: str, labels: Path | None) -> pd.DataFrame:
     known = labels_from_names(ingress)
     if known["cca"].isna().all():
         raise ParameterError(
-            f"labels: neither the name of {ingress} nor its folder's tells one congestion control; give a table "
+            f"labels: neither {ingress} nor its folder is named after one congestion control; give a table "
             "(--labels FILE)"
         )
     return known.dropna(axis=1)

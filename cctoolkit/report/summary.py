@@ -897,8 +897,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     )
     say(
         timeline.backward,
-        f"{timeline.backward:,} packets are stamped earlier than the packet before them (several capture queues, or "
-        "a clock set back): times around them are uncertain.",
+        f"{plural(timeline.backward, 'packet')} with a timestamp before that of the previous one (several capture "
+        "queues, or a clock set back): times around them are uncertain.",
     )
     began_ns, gap_ns = longest_silence_ns
     for began, removed in zip(summary.idle.began_ns, summary.idle.removed_ns, strict=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._support.terminal import listing, say, show, write
-from .._support.words import format_bytes
+from .._support.words import format_bytes, plural
 from ..capture.options import CaptureArgument, end_without_packets, selecting
 from ..errors import ParameterError
 from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput
@@ -169,7 +169,7 @@ def separate(
             if rules is not None:
                 with replacing(rules) as tmp:
                     tmp.write_text(text, encoding="utf-8")
-                say(f"wrote {len(text.splitlines())} lines to {rules}")
+                say(f"wrote {plural(len(text.splitlines()), 'line')} to {rules}")
             elif out.format is Format.table:
                 show(f"\nRules ({router})")
                 write(text)

@@ -11,6 +11,7 @@ import typer
 from .._support.atomic import check_target
 from .._support.options import SampleOption, WorkersOption
 from .._support.terminal import listing, say, show
+from .._support.words import plural
 from ..errors import ParameterError
 
 __all__ = ["app"]
@@ -61,7 +62,7 @@ def simulate_command(
         check_target(output)
         table = run_sweep(jobs, output, workers=workers, progress=progress)
         show(listing(table.drop(columns="scenario_sha256")))
-        say(f"wrote {len(table)} rows to {output}")
+        say(f"wrote {plural(len(table), 'row')} to {output}")
         return
     if pcap is not None and not record:
         raise ParameterError("pcap: cannot be combined with --no-record, which records no taps")

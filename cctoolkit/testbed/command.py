@@ -10,6 +10,7 @@ import typer
 
 from .._support.options import SampleOption
 from .._support.terminal import listing, say, show
+from .._support.words import plural
 from ..errors import ParameterError
 
 __all__ = ["app"]
@@ -109,7 +110,7 @@ def sweep_command(
         progress=sys.stderr.isatty(),
     )
     show(listing(table.drop(columns="directory")))
-    say(f"wrote {len(table)} runs to {output}")
+    say(f"wrote {plural(len(table), 'run')} to {output}")
 
 
 @testbed.command()

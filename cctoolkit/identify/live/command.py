@@ -87,7 +87,7 @@ def live(
         ),
     ] = None,
 ) -> None:
-    """Watch the flows of a router while they run, with the Dragonfly collector (eBPF; root, clang and libbpf).
+    """Watch the flows of a router while they run, with the Dragonfly collector (eBPF; needs root, clang and libbpf).
 
     Examples: `cct live --ingress eth0 --egress eth1`, `cct live --from-capture in.pcap.gz --from-capture out.pcap.gz`
     """
