@@ -82,8 +82,8 @@ def signs(
     if not two_ways:
         return found
     means = [statistics.fmean(flight[t] for t in whole[i]) for i in active]
-    peaks = [max(flight[t] for t in whole[i]) for i in active]
-    found["peak_share"] = sum(peak >= max(peaks) - 1600 / 1448 * segment for peak in peaks) / len(active)
+    peaks = [max(flight[t] for t in whole[i]) for i in active[skipped:]]
+    found["peak_share"] = sum(peak >= max(peaks) - 1600 / 1448 * segment for peak in peaks) / len(peaks)
     lossy = [i in broken for i in active]
     steps = {k: means[k] - means[k - 1] for k in range(max(skipped, 1), len(active))}
     risen = sum(step for step in steps.values() if step > 0)

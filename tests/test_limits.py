@@ -148,6 +148,16 @@ def test_captured_flows_before_and_behind_the_queue(name):
     assert set(behind.limited_by) == ({"elsewhere"} if "ecn" in name else {"behind"})
 
 
+def test_what_slow_start_overshoots_is_no_limit():
+    run = simulated(cct.Flow("reno", rtt_ms=40, max_window=8), cct.Flow("cubic", rtt_ms=40))
+    slots = cct.compute_slots(run.ingress)
+    slots = slots[slots.flow_id == 0].reset_index(drop=True)
+    assert list(cct.flow_limits(slots).limited_by) == ["elsewhere"]
+    slots.loc[60, "bytes_in_flight"] *= 2  # once, in the second round trip
+    (row,) = cct.flow_limits(slots).to_dict("records")
+    assert row["limited_by"] == "elsewhere" and row["peak_share"] > 0.5
+
+
 def test_little_data_is_too_short():
     run = simulated(cct.Flow("cubic", rtt_ms=40))
     slots = cct.compute_slots(run.ingress)

@@ -233,8 +233,8 @@ def _signs(came, flight, seq, segment):
             float(rounds), rtt, idle / n, spread, np.nan, np.nan, np.nan, np.nan, lost, float(resends), resent
         )
 
-    highest = peak[:rounds].max()
-    at_peak = (peak[:rounds] >= highest - _SAME_PEAK * segment).mean()
+    highest = peak[first:rounds].max()  # slow start overshoots whatever limits the flow afterwards
+    at_peak = (peak[first:rounds] >= highest - _SAME_PEAK * segment).mean()
     risen = 0.0
     fallen = 0.0
     unforced = 0.0
@@ -356,8 +356,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
         - ``rtt_slots``: mean RTT from the tap, in slots, by Little's law.
         - ``idle_share``: share of the time spent in silences of at least a round trip with nothing in flight.
         - ``rate_spread``: standard deviation of the arrival rate over its mean, by round trip.
-        - ``peak_share``: share of the round trips whose peak of bytes in flight is the flow's peak, to within a
-          segment.
+        - ``peak_share``: share of the round trips after slow start whose peak of bytes in flight is the highest of
+          them, to within a segment.
         - ``unforced_share``: share of the decreases of bytes in flight without a loss in the two round trips before.
         - ``queue_share``: share of the round trips whose RTT exceeds the minimum (by 1.5 slots and 5 %).
         - ``own_queue``: correlation of the bytes sent in a round trip with the growth of the RTT from the round trip
