@@ -53,6 +53,7 @@ def test_everyone_gets_the_same_windows(datasets, asked):
     one, two = (asked[asked.taps == taps].drop(columns="taps").reset_index(drop=True) for taps in (1, 2))
     pd.testing.assert_frame_equal(one, two)
     assert not questions(datasets, [100, 1000], seed=1).equals(asked)
+    assert asked.as_reno[asked.cca == "reno"].all() and not asked.as_reno[asked.cca == "bbr"].any()
     for part, dataset in datasets.items():
         flows = asked[asked.part == part].groupby(["run", "flow_id"]).cca.first()
         known = dataset.flows.set_index(["run", "flow_id"]).cca
@@ -188,6 +189,22 @@ def test_a_score_is_macro_f1_or_the_share_called_unknown():
     assert (found.low <= found.score).all() and (found.score <= found.high).all()
     assert found.ece["home"] == pytest.approx(0.9 - 6 / 9)
     assert found.ece["limited"] == pytest.approx(0.9)  # no name is right there, whatever the sender used
+
+
+def test_a_name_may_be_right_by_behaviour():
+    """Reno where CUBIC would do the same, and an unknown congestion control that does what Reno does."""
+    said, truth = ["reno", "reno", "bbr", "unknown"], ["cubic", "reno", "bbr", "bbr"]
+    known = told(said, truth).assign(as_reno=[True, True, False, False], as_cubic=[True, False, False, False])
+    others = told(said, ["westwood"] * 4, "others").assign(as_reno=[True, False, False, True], as_cubic=False)
+    found = scores(pd.concat([known, others])).set_index("part")
+    # by name: reno 2·1/(2+1), cubic 0, bbr 2·1/(1+2)
+    assert found.score["home"] == pytest.approx(4 / 9)
+    assert found.by_behaviour["home"] == pytest.approx((1 + 1 + 2 / 3) / 3)
+    assert (found.wrong["home"], found.wrong_by_behaviour["home"]) == (0.25, 0)
+    assert (found.score["others"], found.by_behaviour["others"]) == (0.25, 0.5)
+    assert (found.wrong["others"], found.wrong_by_behaviour["others"]) == (0.75, 0.5)
+    without = scores(told(said, truth)).iloc[0]
+    assert without.by_behaviour == without.score and without.wrong_by_behaviour == without.wrong
 
 
 def test_reliability_is_of_names_and_their_probabilities():

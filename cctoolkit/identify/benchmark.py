@@ -23,6 +23,7 @@ from .._support import arguments
 from .._support.csv import read_csv
 from ..analysis.limits import NAMEABLE, flow_limits
 from ..errors import ParameterError, SchemaError
+from .behaviour import AS
 from .dataset import Recording, SlotDataset, build_dataset
 from .draws import PAPER_CCAS
 from .elsewhere import FAMILIES
@@ -34,7 +35,7 @@ from .windows import cut_windows, slot_arrays, window_slots
 if TYPE_CHECKING:
     from .bundle import Model
 
-__all__ = ["PARTS", "WINDOWS_MS", "answers", "build", "questions", "read_answers"]
+__all__ = ["PARTS", "TRUTH", "WINDOWS_MS", "answers", "build", "questions", "read_answers"]
 
 #: Parts of the benchmark, in the order of its tables.
 PARTS = ("home", *FAMILIES, "others")
@@ -42,6 +43,8 @@ WINDOWS_MS = (100.0, 1000.0, 10_000.0)
 
 #: What makes a window: the columns by which an answer belongs to a question.
 _KEY = ["part", "run", "flow_id", "window_ms", "first_slot", "taps"]
+#: What is true of a window: not for those who answer.
+TRUTH = ("cca", *AS, "limited_by")
 #: Columns of answers that are text, even if it looks like numbers.
 _TEXTS = ["part", "run", "said"]
 #: What only the tap after the queue tells.
@@ -119,8 +122,9 @@ def questions(
     Returns
     -------
     DataFrame
-        ``part``, ``run``, ``flow_id``, ``window_ms``, ``first_slot``, ``taps`` (2 or 1), ``cca`` (the sender's), and
-        ``limited_by`` (:func:`cctoolkit.flow_limits` of the whole flow).
+        ``part``, ``run``, ``flow_id``, ``window_ms``, ``first_slot``, ``taps`` (2 or 1), and :data:`TRUTH`: ``cca``
+        (the sender's), ``as_reno`` and ``as_cubic`` (whether Reno's and CUBIC's windows would have moved as the
+        sender's did, :mod:`~.behaviour`), ``limited_by`` (:func:`cctoolkit.flow_limits` of the whole flow).
     """
     rows = []
     for part, dataset in datasets.items():
@@ -133,12 +137,12 @@ def questions(
                     cut = cut_windows([recording], ms, VIEW_INPUTS, per_flow=per_flow, seed=seed)
                 except ParameterError:
                     continue  # no flow is long enough
-                table = cut.table[["run", "flow_id", "cca", "window_ms", "first_slot"]]
+                table = cut.table.reindex(columns=["run", "flow_id", "cca", "window_ms", "first_slot", *AS])
                 table = table.assign(part=part, limited_by=table["flow_id"].map(limits))
                 rows += [table.assign(taps=taps) for taps in (2, 1)]
     if not rows:
         raise ParameterError("benchmark: no flow is long enough for a window")
-    return pd.concat(rows, ignore_index=True)[[*_KEY, "cca", "limited_by"]]
+    return pd.concat(rows, ignore_index=True)[[*_KEY, *TRUTH]]
 
 
 def _without_losses(recording: Recording) -> Recording:

@@ -20,10 +20,12 @@ from .._support.pool import cores, in_processes
 from .._support.version import __version__
 from .._support.waiting import progress_bar
 from ..analysis.slots import compute_slots
+from ..capture.model import Capture
 from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario.run import Run
 from ..scenario.scenario import Scenario, plain
 from ..schema import write_parquet
+from .behaviour import sender_states
 
 __all__ = ["Recording", "SlotDataset", "build_dataset", "record"]
 
@@ -32,6 +34,8 @@ _INDEX = "dataset.json"
 _FLOWS = "flows.parquet"
 #: Number of background flows of a run that are kept.
 MOST_BACKGROUND = 9
+#: Sampling interval of the senders' states, in s.
+STATES_S = 0.02
 
 
 @dataclass
@@ -47,6 +51,8 @@ class Recording:
     flows : DataFrame
         ``flow_id`` and ``cca`` of each labelled flow, and other columns about the flow and the run.
     slot_ms : float
+    states : DataFrame or None
+        The senders' windows over time (``cctoolkit.identify.behaviour.STATES``), if the run has them.
 
     See Also
     --------
@@ -64,6 +70,7 @@ class Recording:
     slots: pd.DataFrame
     flows: pd.DataFrame
     slot_ms: float = 1.0
+    states: pd.DataFrame | None = None
 
 
 def record(
@@ -149,7 +156,19 @@ def record(
         ingress, egress, slot_ms, sampling, flow_ids=wanted, seed=seed, check_taps=check_taps
     )
     slots.attrs = {}
-    return Recording(name, slots, flows, slot_ms)
+    states = None
+    if isinstance(run, Run):
+        states = sender_states(run.flow_series, wanted, _first_slot_ns(ingress, egress, slot_ms), slot_ms)
+    return Recording(name, slots, flows, slot_ms, states)
+
+
+def _first_slot_ns(ingress: Capture, egress: Capture | None, slot_ms: float) -> int:
+    """When slot 0 of the slots table begins."""
+    slot_ns = round(slot_ms * 1e6)
+    first = [
+        int(tap.columns["ts_ns"][0]) // slot_ns for tap in (ingress, egress) if tap is not None and len(tap)
+    ]
+    return min(first, default=0) * slot_ns
 
 
 class SlotDataset:
@@ -159,7 +178,7 @@ class SlotDataset:
     ----------
     path : path
         Folder with ``dataset.json`` (how it was made), ``flows.parquet`` (one row per flow: ``run``, ``flow_id``,
-        ``cca``, settings) and ``slots/RUN.parquet``.
+        ``cca``, settings), ``slots/RUN.parquet`` and, of runs, ``states/RUN.parquet`` (the senders' windows over time).
 
     Raises
     ------
@@ -231,7 +250,9 @@ class SlotDataset:
             table = parquet.read(path, wanted, memory_map=True)
             known = flows.drop(columns="run").reset_index(drop=True)
             slots = parquet.frame(table, path, ignore_metadata=True)
-            yield Recording(str(run), slots, known, self.slot_ms)
+            at = self.path / "states" / f"{run}.parquet"
+            states = parquet.frame(parquet.read(at), at, ignore_metadata=True) if at.is_file() else None
+            yield Recording(str(run), slots, known, self.slot_ms, states)
 
     def where(self, which: str | Iterable[str]) -> SlotDataset:
         """A part of the dataset: flows that match an expression (as for pandas' ``query``), or flows of these runs."""
@@ -385,11 +406,11 @@ def _build_one(
     if on == "simulator":
         from ..sim.simulation import simulate
 
-        run = simulate(scenario, record=True)
+        run = simulate(scenario, record=True, sample_s=STATES_S)
     else:
         from ..testbed import run_testbed
 
-        run = run_testbed(scenario, at, backend=on, sample_s=1.0)
+        run = run_testbed(scenario, at, backend=on, sample_s=STATES_S)
     facts = {key: plain(value) for key, value in changes.items()}
     recording = record(
         run,
@@ -424,6 +445,11 @@ def save_recording(root: Path, recording: Recording, provenance: Mapping[str, An
         "slots",
         {"version": __version__, **provenance},
     )
+    if recording.states is not None:
+        (root / "states").mkdir(exist_ok=True)
+        parquet.write(
+            recording.states, root / "states" / f"{recording.name}.parquet", {"version": __version__}
+        )
     with replacing(root / "slots" / f"{recording.name}.json") as tmp:
         recording.flows.to_json(tmp, orient="records")
 

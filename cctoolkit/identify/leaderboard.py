@@ -16,7 +16,8 @@ from .._support.atomic import replacing_files
 from .._support.csv import read_csv, write_csv
 from .._support.documents import read_json
 from ..errors import SchemaError
-from .benchmark import PARTS
+from .behaviour import right
+from .benchmark import PARTS, TRUTH
 from .elsewhere import FAMILIES
 from .evaluation import evaluate, interval
 from .probabilities import UNKNOWN
@@ -54,7 +55,9 @@ def scores(answered: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         ``part``, ``taps``, ``window_ms``, ``windows``, ``runs``; ``score`` with its 95 % interval by bootstrap over
         runs (``low``, ``high``): macro F1 over the congestion controls or, for parts where no name is right, the share
         of windows called unknown; ``unknown`` and ``wrong`` (shares of windows without a name and with a wrong one);
-        ``ece``, the expected calibration error of the names' probabilities.
+        ``ece``, the expected calibration error of the names' probabilities. ``by_behaviour`` is the score if a name is
+        also right where its window would have moved as the sender's did (:func:`~.behaviour.right`), and
+        ``wrong_by_behaviour`` the share of windows with a name that is wrong even so.
     """
     rows = []
     for (part, taps, ms), some in answered.groupby(["part", "taps", "window_ms"], sort=False):
@@ -64,19 +67,26 @@ def scores(answered: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         row = {
             "part": part, "taps": taps, "window_ms": ms, "windows": len(some), "runs": some["run"].nunique(),
         }  # fmt: skip
+        moved_so = right(predicted, some)
         if nameless:
             row |= _share(unknown, some["run"].to_numpy(), seed)
+            by_behaviour = (unknown | moved_so).mean()
         else:
-            nothing = np.zeros((len(some), 0, 1), np.float32)
-            table = some.reset_index(drop=True)
-            (found,) = evaluate(
-                predicted, Windows(nothing, truth, table, ("in_bytes",)), draws=_DRAWS, seed=seed
-            ).to_dict("records")  # fmt: skip
-            row |= {"score": found["f1"], "low": found["low"], "high": found["high"]}
+            row |= _macro_f1(predicted, truth, some, seed)
+            by_behaviour = _macro_f1(np.where(moved_so, truth, predicted), truth, some, seed)["score"]
         row |= {"unknown": unknown.mean(), "wrong": (~unknown & ((predicted != truth) | nameless)).mean()}
         row["ece"] = calibration_error(_reliability(some))
+        row |= {"by_behaviour": by_behaviour, "wrong_by_behaviour": (~unknown & ~moved_so).mean()}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _macro_f1(predicted: np.ndarray, truth: np.ndarray, table: pd.DataFrame, seed: int) -> dict[str, float]:
+    """Macro F1, and its 95 % interval by bootstrap over runs."""
+    nothing = np.zeros((len(table), 0, 1), np.float32)
+    windows = Windows(nothing, truth, table.reset_index(drop=True), ("in_bytes",))
+    (found,) = evaluate(predicted, windows, draws=_DRAWS, seed=seed).to_dict("records")
+    return {"score": found["f1"], "low": found["low"], "high": found["high"]}
 
 
 def _share(chosen: np.ndarray, runs: np.ndarray, seed: int) -> dict[str, float]:
@@ -154,7 +164,7 @@ def write(
     if before is not None:
         board = _best_first(pd.concat([board, before[~before["model"].isin(board["model"])]]))
     with replacing_files(folder) as tmp:
-        write_csv(asked.drop(columns=["cca", "limited_by"]), tmp / "questions.csv")
+        write_csv(asked.drop(columns=list(TRUTH), errors="ignore"), tmp / "questions.csv")
         for name, table in (("answers", _by_model(answered)), ("scores", scored), ("reliability", trusted)):
             parquet.write(table, tmp / f"{name}.parquet", dict(about))
         write_csv(board, tmp / "leaderboard.csv", float_format="%.4f")

@@ -16,6 +16,7 @@ import pandas as pd
 from .._support import arguments
 from ..analysis.segments import LENGTHS, USUAL_SEGMENT_BYTES, packet_lengths, segment_bytes
 from ..errors import ParameterError, SchemaError
+from .behaviour import behaviours
 from .dataset import Recording, SlotDataset
 from .inputs import VIEW_CHANNELS, VIEW_INPUTS, scale_view
 
@@ -361,7 +362,9 @@ def cut_windows(
         Windows without data (:data:`ARRIVALS`) are left out, whatever `inputs` are. Windows with data whose inputs are
         all 0 are kept, such as CBIQ with an empty queue, or CBIQ and throughput while only lost data are
         retransmitted: not building a queue is informative, a classifier in use meets such windows, feature sets are
-        compared on the same windows, and the paper leaves none out (section III-E). The table also has ``window_ms``.
+        compared on the same windows, and the paper leaves none out (section III-E). The table also has ``window_ms``
+        and, if the recordings have the senders' states, ``as_reno`` and ``as_cubic``: whether Reno's and CUBIC's
+        windows would have moved as the sender's did (:mod:`~.behaviour`).
 
     Raises
     ------
@@ -400,6 +403,7 @@ def cut_windows(
         labels: dict[int, dict[str, Any]] = {
             row["flow_id"]: {str(k): v for k, v in row.items()} for row in known.to_dict("records")
         }
+        behaviour = {} if recording.states is None else behaviours(recording.states, slot_ms)
         both = zip(
             slot_arrays(recording.slots, names),
             slot_arrays(recording.slots, arrivals(recording.slots)),
@@ -410,6 +414,7 @@ def cut_windows(
             if label is None or (ccas is not None and label["cca"] not in ccas):
                 continue
             flows += 1
+            moved = behaviour.get(flow_id)
             for ms in lengths_ms:
                 length = window_slots(ms, slot_ms)
                 rng = np.random.default_rng([seed, *recording.name.encode(), flow_id, length])
@@ -419,7 +424,9 @@ def cut_windows(
                         continue
                     window = values[start : start + length]
                     arrays.append(scale_view(window) if views else window.copy())
-                    place = {"window_ms": ms, "first_slot": first_slot + int(start)}
+                    place: dict[str, Any] = {"window_ms": ms, "first_slot": first_slot + int(start)}
+                    if moved is not None:
+                        place |= moved.alike(label["cca"], place["first_slot"], length)
                     rows.append({"run": recording.name, **label, **place})
     if not rows:
         lengths = ", ".join(f"{ms:g}" for ms in lengths_ms)

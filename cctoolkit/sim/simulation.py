@@ -74,6 +74,7 @@ FLOW_SERIES = {
     "srtt_ns": ("flows", "srtt_ns"),
     "rtt_ns": ("flows", "latest_rtt_ns"),
     "inflight_packets": ("flows", "inflight"),
+    "in_recovery": ("flows", "in_recovery"),
     "delivered_packets": ("flows", "delivered"),
     "lost_packets": ("flows", "lost"),
     "marked_packets": ("senders", "ce"),
