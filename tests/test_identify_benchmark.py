@@ -194,8 +194,12 @@ def test_a_score_is_macro_f1_or_the_share_called_unknown():
 def test_a_name_may_be_right_by_behaviour():
     """Reno where CUBIC would do the same, and an unknown congestion control that does what Reno does."""
     said, truth = ["reno", "reno", "bbr", "unknown"], ["cubic", "reno", "bbr", "bbr"]
-    known = told(said, truth).assign(as_reno=[True, True, False, False], as_cubic=[True, False, False, False])
-    others = told(said, ["westwood"] * 4, "others").assign(as_reno=[True, False, False, True], as_cubic=False)
+    known = answers_with(said, truth).assign(
+        as_reno=[True, True, False, False], as_cubic=[True, False, False, False]
+    )
+    others = answers_with(said, ["westwood"] * 4, "others").assign(
+        as_reno=[True, False, False, True], as_cubic=False
+    )
     found = scores(pd.concat([known, others])).set_index("part")
     # by name: reno 2·1/(2+1), cubic 0, bbr 2·1/(1+2)
     assert found.score["home"] == pytest.approx(4 / 9)
@@ -203,7 +207,7 @@ def test_a_name_may_be_right_by_behaviour():
     assert (found.wrong["home"], found.wrong_by_behaviour["home"]) == (0.25, 0)
     assert (found.score["others"], found.by_behaviour["others"]) == (0.25, 0.5)
     assert (found.wrong["others"], found.wrong_by_behaviour["others"]) == (0.75, 0.5)
-    without = scores(told(said, truth)).iloc[0]
+    without = scores(answers_with(said, truth)).iloc[0]
     assert without.by_behaviour == without.score and without.wrong_by_behaviour == without.wrong
 
 
