@@ -264,9 +264,9 @@ fourth = run_test(4)
 # large transfers alike: see `jain_of_slowdown`.
 #
 # Where does CUBIC's gain come from? `cct experiment rtt-separation --test 8` changes one thing at a time, and
-# `docs/separation.md` has the table: the gain of a separate queue for new flows and a short one for long flows, of
-# four classes, of shares by RTT as the paper words them, and of the buffer size of the single queue. It also shows
-# whether short queues alone help ("mitigating bufferbloat").
+# `docs/separation.md` has the table: the gain of a separate queue for new flows and a short one for long flows, of four
+# classes, of shares by RTT as the paper words them, and of the buffer size of the single queue. It also shows whether
+# short queues alone help ("mitigating bufferbloat").
 #
 # ### Test 5: a light flow next to a heavy one
 # **Expected:** in one queue, both RTTs rise; once the heavy flow is isolated, the light flow's RTT stays low.
