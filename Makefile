@@ -58,8 +58,10 @@ notebooks: $(VENV)/.dev  ## write the .ipynb files from their .py sources
 pictures: $(VENV)/.dev   ## make the pictures of README.md and the book's front page again; needs Chromium
 	$(BIN)/python docs/pictures.py
 
-results: $(VENV)/.dev    ## list the results behind the book's numbers; NAME=codel makes one again, STALE=1 all that are outdated
-ifneq ($(NAME)$(STALE),)
+results: $(VENV)/.dev    ## list the results behind the book's numbers; NAME=codel makes one again, STALE=1 all that are outdated; WHY=codel lists changes
+ifneq ($(WHY),)
+	$(BIN)/python -m cctoolkit.experiments.results why $(WHY)
+else ifneq ($(NAME)$(STALE),)
 	$(BIN)/python -m cctoolkit.experiments.results make $(NAME) $(if $(STALE),--stale)
 else
 	$(BIN)/python -m cctoolkit.experiments.results list

@@ -186,7 +186,7 @@ pd.DataFrame(
 # ## 5. The paper's six tests
 #
 # This section repeats the experiments of `cct experiment rtt-separation`: the same scenarios with one queue, with the
-# paper's system, and with its competitors, each beside the paper's numbers. Here, the link has a tenth of the paper's 1
+# paper's system, and with its competitors, with the paper's numbers. Here, the link has a tenth of the paper's 1
 # Gbit/s, runs take a quarter of its time, and test 4 has a hundredth of the bytes. The command runs everything in full,
 # which takes about half an hour.
 
@@ -243,9 +243,9 @@ third = run_test(3)
 
 # %% [markdown]
 # The paper's 60 % for CUBIC is not a constant: the longer the other flow's RTT, the more the flow with the short RTT
-# gets (with 1 Gbit/s and two minutes, <!-- results: rtt-separation-pairs/cubic-beside-15 -->46 %<!-- end --> beside 15 ms,
-# <!-- results: rtt-separation-pairs/cubic-beside-40 -->69 %<!-- end --> beside 40 ms,
-# <!-- results: rtt-separation-pairs/cubic-beside-100 -->73 %<!-- end --> beside 100 ms). How much more depends on the buffer
+# gets (with 1 Gbit/s and two minutes, <!-- results: rtt-separation-pairs/cubic-beside-15 -->46 %<!-- end --> against 15 ms,
+# <!-- results: rtt-separation-pairs/cubic-beside-40 -->69 %<!-- end --> against 40 ms,
+# <!-- results: rtt-separation-pairs/cubic-beside-100 -->73 %<!-- end --> against 100 ms). How much more depends on the buffer
 # (here the BDP of the longer RTT; the paper does not give it), because queueing delay makes RTTs more alike, and on the
 # number of parallel streams per flow: test 11 in `docs/separation.md` varies both. On the small link used here, a CUBIC
 # flow with a long RTT has not reached its share after half a minute.
@@ -264,11 +264,11 @@ fourth = run_test(4)
 # large transfers alike: see `jain_of_slowdown`.
 #
 # Where does CUBIC's gain come from? `cct experiment rtt-separation --test 8` changes one thing at a time, and
-# `docs/separation.md` has the table: the gain of a separate queue for new flows beside a short one for long flows, of
-# four classes, of shares by RTT as the paper words them, and of the buffer size of the single queue. It also shows
-# whether short queues alone help ("mitigating bufferbloat").
+# `docs/separation.md` has the table: the gain of a separate queue for new flows and a short one for long flows, of four
+# classes, of shares by RTT as the paper words them, and of the buffer size of the single queue. It also shows whether
+# short queues alone help ("mitigating bufferbloat").
 #
-# ### Test 5: a light flow beside a heavy one
+# ### Test 5: a light flow next to a heavy one
 # **Expected:** in one queue, both RTTs rise; once the heavy flow is isolated, the light flow's RTT stays low.
 
 # %%

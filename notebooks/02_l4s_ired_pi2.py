@@ -126,8 +126,8 @@ logged["share"] = 100 * logged.scalable_share
 logged.pivot_table(index=["system", "configuration", "mtu_bytes"], columns="phase", values="share").round(0)
 
 # %% [markdown]
-# The chapter on iRED and PI2 in the book shows the simulator's shares beside these, for all settings and several seeds,
-# and the switch's delays, drops and marks.
+# The chapter on iRED and PI2 in the book shows the simulator's shares next to these, for all settings and several
+# seeds, and the switch's delays, drops and marks.
 #
 # Back to two queues: what happens with nine flows of one kind and one of the other?
 

@@ -436,7 +436,7 @@ dragonfly.left_out(dataset, recipe, 100, "background", "Dragonfly").round(2)
 #
 # <details><summary>Hint</summary>
 #
-# Merge both tables on `flow_id` and `slot`, and look at the absolute difference of `cbiq_bytes` beside its mean.
+# Merge both tables on `flow_id` and `slot`, and look at the absolute difference of `cbiq_bytes` relative to its mean.
 #
 # </details>
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from cctoolkit.errors import CCToolkitError, ParameterError
-from cctoolkit.experiments import kept, pages, results
+from cctoolkit.experiments import code_hash as code_hash_module, kept, pages, results
 from cctoolkit.experiments.catalogue import RESULTS, Result
-from cctoolkit.experiments.code_hash import ROOT, code_hash, modules_behind
+from cctoolkit.experiments.code_hash import ROOT, changes, code_hash, modules_behind
 
 # ---- the hash of the code --------------------------------------------------------------------------------------------
 
@@ -53,10 +53,12 @@ def before(tmp_path: Path) -> str:
         # a definition that moves to another module behind the result
         {"lower": "FACTOR = 2\n\n\ndef twice(x):\n    return FACTOR * x\n", "lowest": ""},
         {"lower": PACKAGE["toy/lower.py"] + "\n\ndef thrice(x):\n    return 3 * x\n"},
+        {"measure": "from .lower import twice\n\n\ndef measured(x: int) -> float:\n    return twice(x) + 1\n"},
+        {"lower": PACKAGE["toy/lower.py"].replace("return", "note('Twice.')\n    return")},
         {"lower": PACKAGE["toy/lower.py"] + "\n\nif __name__ == '__main__':\n    print(twice(1))\n"},
     ],
     ids=["docstrings and comments", "other modules", "where an import stands", "__all__", "typing", "a move",
-         "a function that is not used", "a module as a program"],
+         "a function that is not used", "type hints", "notes", "a module as a program"],
 )  # fmt: skip
 def test_what_changes_no_number_leaves_the_hash(changed: dict[str, str], before: str, tmp_path: Path) -> None:
     assert toy(tmp_path / "after", **changed) == before
@@ -73,6 +75,25 @@ def test_what_changes_no_number_leaves_the_hash(changed: dict[str, str], before:
 )
 def test_what_changes_numbers_changes_the_hash(changed: dict[str, str], before: str, tmp_path: Path) -> None:
     assert toy(tmp_path / "after", **changed) != before
+
+
+WITH_LOCALS = """from .lower import twice
+
+
+def measured(x):
+    {a}{hint} = twice(x)
+    {b} = [{c} + x for {c} in range({a})]
+    def total(x):
+        return sum({b}) * x
+    return total(x)
+"""
+
+
+def test_names_of_local_variables_do_not_count(tmp_path: Path) -> None:
+    one = toy(tmp_path / "1", measure=WITH_LOCALS.format(a="n", b="rows", c="i", hint=""))
+    two = toy(tmp_path / "2", measure=WITH_LOCALS.format(a="count", b="found", c="number", hint=": int"))
+    other = toy(tmp_path / "3", measure=WITH_LOCALS.format(a="n", b="n", c="i", hint=""))
+    assert one == two != other
 
 
 TWICE = "def twice(x):\n    return {} * x\n"
@@ -97,18 +118,27 @@ def test_whatever_way_a_name_takes(using: str, lower: str, tmp_path: Path) -> No
     assert one != two
 
 
-def test_classes_of_a_package_register_themselves(tmp_path: Path) -> None:
-    """A package that imports its classes is used by names in texts, so all of them count."""
+@pytest.mark.parametrize(
+    ("name", "counts"), [("codel", True), ("fair", True), ("red", False), ("Fair", False)]
+)
+def test_registered_classes_count_where_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, counts: bool
+) -> None:
+    monkeypatch.setattr(code_hash_module, "REGISTRIES", ("toy.queues",))
     for n in (1, 2):
-        toy(tmp_path / str(n), measure="from .queues import Queue\n\nMEASURED = Queue.named['codel']\n")
+        toy(tmp_path / str(n), measure=f"from .queues import Queue\n\nMEASURED = Queue.named[{name!r}]\n")
         queues = tmp_path / str(n) / "toy" / "queues"
         queues.mkdir()
-        (queues / "__init__.py").write_text("from .base import Queue\nfrom .codel import CoDel\n")
+        (queues / "__init__.py").write_text(
+            "import re\nfrom .base import Queue\nfrom .codel import CoDel\nfrom .codel import Fair\n"
+        )
         (queues / "base.py").write_text("class Queue:\n    named = {}\n")
         (queues / "codel.py").write_text(
-            f"from .base import Queue\n\n\nclass CoDel(Queue):\n    target_ms = {n}\n"
+            f"from .base import Queue\n\n\nclass CoDel(Queue):\n    target_ms = {n}\n\n\n"
+            f"class Fair(CoDel):\n    name = 'fair'\n    queues = 1\n"
         )
-    assert code_hash(["toy.measure"], root=tmp_path / "1") != code_hash(["toy.measure"], root=tmp_path / "2")
+    hashes = [code_hash(["toy.measure"], root=tmp_path / n) for n in "12"]
+    assert (hashes[0] != hashes[1]) == counts
 
 
 def test_what_a_command_does_not_use_is_left_out(tmp_path: Path) -> None:
@@ -121,7 +151,7 @@ def test_what_a_command_does_not_use_is_left_out(tmp_path: Path) -> None:
 
 
 def test_words_of_errors_and_other_files(tmp_path: Path) -> None:
-    text = "def measured(x):\n    if x < 0:\n        raise ValueError({!r})\n    return x\n"
+    text = "def measured(x):\n    if x < 0:\n        raise ValueError({0!r})\n    assert x, {0!r}\n    return x\n"
     one, two = (toy(tmp_path / n, measure=text.format(n)) for n in ("one", "two"))
     assert one == two
     (tmp_path / "one" / "program.txt").write_text("1")
@@ -129,6 +159,13 @@ def test_words_of_errors_and_other_files(tmp_path: Path) -> None:
     assert with_file != one
     with pytest.raises(FileNotFoundError, match=r"nothing\.py"):
         code_hash(["toy.nothing"], root=tmp_path / "one")
+
+
+def test_changes_are_listed_by_name(tmp_path: Path) -> None:
+    toy(tmp_path / "before")
+    toy(tmp_path / "after", lower="FACTOR = 2\n\n\ndef twice(x):\n    return x * FACTOR\n", lowest="")
+    assert changes(["toy.measure"], (), tmp_path / "before", tmp_path / "after") == ["toy.lower.twice"]
+    assert changes(["toy.measure"], (), tmp_path / "before", tmp_path / "before") == []
 
 
 def test_lazy_packages_are_looked_up_in_their_stub(tmp_path: Path) -> None:
@@ -225,6 +262,7 @@ def test_the_command_lists_and_names_what_is_wrong(capsys: pytest.CaptureFixture
     heading, *rows = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows] == list(RESULTS)
     assert {row.index("20") for row in rows} == {heading.index("made")}, "columns stand below each other"
+    assert results.main(["why", "growth"]) in (0, 1)  # 1: a checkout without its history
     command = [sys.executable, "-m", "cctoolkit.experiments.results", "make", "nope"]
     wrong = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1 and "'nope' must be one of" in wrong.stderr

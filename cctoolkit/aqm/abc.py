@@ -65,7 +65,7 @@ class Abc(Aqm):
     with the meter right before it, as in the paper's experiment (section 5.1). Hops without a queue would accept
     everything (``Q <= Q_min``), so only a second congested hop is missing.
 
-    Figure 6 does not come out as in the paper: of a flood of 90 Mbit/s beside one connection, 3 Mbit/s are accepted
+    Figure 6 does not come out as in the paper: of a flood of 90 Mbit/s next to one connection, 3 Mbit/s are accepted
     here and 32 there. The threshold of the flood is `min_packets` and that of the connection lies above the buffer,
     so the flood gets what the connection leaves. Rates of 32 and 18 Mbit/s would mean thresholds of 6.6 and 44
     packets with a buffer of 24, so it was not ABC that held the connection back there. ``cct experiment abc`` tries
@@ -78,7 +78,7 @@ class Abc(Aqm):
 
     Examples
     --------
-    A connection beside a UDP flow at 80 % of the link rate gets most of the link:
+    A connection next to a UDP flow at 80 % of the link rate gets most of the link:
 
     >>> flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=8, rtt_ms=20, aggregate=1)]
     >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.Abc(reference_kbps=5000))

@@ -151,10 +151,10 @@ RESULTS = {
         "errors", "by_cca", "by_aqm", "by_quantity", "overall", "left_out",
     ),
     "prague-linux": _experiment(
-        "sim-vs-kernel", "the simulator's Prague beside Linux's", "--only prague", "overall", "by_aqm", "errors",
+        "sim-vs-kernel", "the simulator's Prague compared with Linux's", "--only prague", "overall", "by_aqm", "errors",
     ),
     "bbr3-linux": _experiment(
-        "sim-vs-kernel", "the simulator's BBRv3 beside Google's", "--only bbr3", "overall", "by_aqm", "errors",
+        "sim-vs-kernel", "the simulator's BBRv3 compared with Google's", "--only bbr3", "overall", "by_aqm", "errors",
     ),
     "models": Result(
         "scores of the bundled classifiers", "python data/models/build.py",
@@ -185,7 +185,7 @@ RESULTS = {
         ("benchmarks.growth", "cctoolkit.report.command"), f"{_HERE}.books.growth",
     ),
     "ns3": Result(
-        "the simulator beside ns-3", "python -m benchmarks ns3", ("timings", "ns3"), ("benchmarks.ns3",),
+        "the simulator compared with ns-3", "python -m benchmarks ns3", ("timings", "ns3"), ("benchmarks.ns3",),
         f"{_HERE}.books.ns3", files=("benchmarks/ns3_dumbbell.cc",),
     ),
     "batch": Result(

@@ -1,8 +1,8 @@
 """A hash of the code that a result depends on.
 
-It covers what the code does, not where it is or how it words errors: docstrings, comments, imports, the texts of
-exceptions and the division into modules do not change it. Moving a function does not make a result outdated, nor does
-changing one that the result does not use; changing one that it uses does.
+It covers what the code does, not where it is or how it is written: docstrings, comments, imports, type hints, names of
+local variables, the texts of exceptions and notes, and the division into modules do not change it. Moving a function
+does not make a result outdated, nor does changing one that the result does not use; changing one that it uses does.
 """
 
 from __future__ import annotations
@@ -14,19 +14,30 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ROOT", "code_hash", "modules_behind"]
+__all__ = ["ROOT", "changes", "code_hash", "modules_behind"]
 
 #: The folder that holds the package ``cctoolkit``.
 ROOT = Path(__file__).parents[2]
 #: What shows results, or carries them, and does not decide them: packages and modules, and modules of any experiment.
 _SHOWN_BY = ("cctoolkit.cli", "cctoolkit.plot", "cctoolkit.report")
-_CARRIED_BY = tuple(
-    f"cctoolkit._support.{name}"
-    for name in ("atomic", "cache_folder", "memory", "terminal", "version", "waiting", "words")
-)
+_CARRIED_BY = (
+    *(
+        f"cctoolkit._support.{name}"
+        for name in (
+            "atomic", "cache_folder", "csv", "documents", "fingerprint", "kernels", "memory", "parquet", "pool",
+            "terminal", "version", "waiting", "words",
+        )
+    ),
+    "cctoolkit.analysis.tap_clocks",  # whether two captures can be compared
+    "cctoolkit.analysis.tap_comparison",
+)  # fmt: skip
 _LAST_STEPS = ("figures", "conclusions", "page", "book")
 #: Modules whose methods load what they call at first use: a measurement that calls one imports the same by itself.
 FACADES = ("cctoolkit.capture.model",)
+#: Packages whose classes register themselves: those count whose names occur in a text, as in ``aqm="codel"``.
+REGISTRIES = ("cctoolkit.aqm", "cctoolkit.cca")
+#: Functions whose calls only inform people.
+_NOTING = {"note", "say", "show", "warn"}
 #: Sources in other languages that lie beside modules.
 _OTHER_SOURCES = (".c", ".h", ".patch", ".sh")
 
@@ -83,6 +94,38 @@ def modules_behind(
     return {name: _module(name, root).path for name in _used(modules, without, root)}
 
 
+def changes(modules: Iterable[str], without: tuple[str, ...], before: Path, after: Path = ROOT) -> list[str]:
+    """The definitions that make the hashes of two checkouts differ.
+
+    Parameters
+    ----------
+    modules, without
+        As for :func:`code_hash`.
+    before, after : Path
+        The checkouts.
+
+    Returns
+    -------
+    list of str
+        Names such as ``"cctoolkit.sim.engine.run"``, sorted; one that has only moved is left out. ``*`` stands for
+        statements that define nothing.
+    """
+    old, new = (_definitions(modules, without, root) for root in (before, after))
+    both = set(old.values()) & set(new.values())
+    return sorted({name for found in (old, new) for (name, _), digest in found.items() if digest not in both})
+
+
+def _definitions(modules: Iterable[str], without: tuple[str, ...], root: Path) -> dict[tuple[str, int], str]:
+    """The digest of each statement behind modules, by what it defines, and its number in the module."""
+    found = {}
+    for name, numbers in _used(modules, without, root).items():
+        module = _module(name, root)
+        defined = {number: part for part, places in module.defined.items() for number in places}
+        for number in numbers:
+            found[f"{name}.{defined.get(number, '*')}", number] = module.statements[number].digest
+    return found
+
+
 def _used(modules: Iterable[str], without: tuple[str, ...], root: Path) -> dict[str, set[int]]:
     """By module, the numbers of the statements that the modules need, their own included.
 
@@ -90,20 +133,23 @@ def _used(modules: Iterable[str], without: tuple[str, ...], root: Path) -> dict[
     nothing.
     """
     used: dict[str, set[int]] = {}
-    waiting: list[Source] = [(name, None) for name in modules]
+    waiting: set[Source] = {(name, None) for name in modules}
     for name, _ in waiting:
         if _file(name, root) is None:
             raise FileNotFoundError(f"{root / name.replace('.', '/')}.py")
     seen: set[Source] = set()
-    while waiting:
+    texts: set[str] = set()
+    while waiting or (waiting := _registered(texts, without, root) - seen):
         source = waiting.pop()
         name, wanted = source
-        if source in seen or _left_out(name, without) or _file(name, root) is None:
+        if source in seen:
             continue
         seen.add(source)
+        if _left_out(name, without) or _file(name, root) is None:
+            continue
         module = _module(name, root)
         if wanted is not None and wanted not in module.defined:
-            waiting += _elsewhere(module, name, wanted, root)
+            waiting |= {_elsewhere(module, name, wanted, root)}
             continue
         numbers = (
             set(range(len(module.statements))) if wanted is None else module.defined[wanted] | module.always
@@ -111,8 +157,33 @@ def _used(modules: Iterable[str], without: tuple[str, ...], root: Path) -> dict[
         new = numbers - used.setdefault(name, set())
         used[name] |= new
         for number in new:
-            waiting += module.statements[number].names
+            waiting |= module.statements[number].names
+            texts |= module.statements[number].texts
     return used
+
+
+def _registered(texts: set[str], without: tuple[str, ...], root: Path) -> set[Source]:
+    """The classes of registries whose names are among some texts."""
+    found: set[Source] = set()
+    for package in REGISTRIES:
+        if not _left_out(package, without) and _file(package, root):
+            for source in _module(package, root).imports.values():
+                if _file(source[0], root) and _registered_name(source, root) in texts:
+                    found.add(source)
+    return found
+
+
+@functools.cache
+def _registered_name(source: Source, root: Path) -> str | None:
+    """The name of a class in its registry: its attribute ``name``, or its own in lower case; None: not a class."""
+    tree = ast.parse(_module(source[0], root).path.read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == source[1]:
+            for line in node.body:
+                if isinstance(line, ast.Assign) and "name" in _defined(line):
+                    return str(ast.literal_eval(line.value))
+            return node.name.lower()
+    return None
 
 
 def _left_out(name: str, without: tuple[str, ...]) -> bool:
@@ -120,22 +191,22 @@ def _left_out(name: str, without: tuple[str, ...]) -> bool:
     return name.startswith(_SHOWN_BY + _CARRIED_BY + without) or name.rpartition(".")[2] in _LAST_STEPS
 
 
-def _elsewhere(module: _Module, name: str, wanted: str, root: Path) -> Iterable[Source]:
+def _elsewhere(module: _Module, name: str, wanted: str, root: Path) -> Source:
     """The source of a module's name that none of its statements defines."""
     if wanted in module.imports:
-        # A package that imports its classes does so that they register themselves: all are used, by their names.
-        return module.imports.values() if module.path.name == "__init__.py" else [module.imports[wanted]]
+        return module.imports[wanted]
     if wanted in module.lazy:
-        return [module.lazy[wanted]]
+        return module.lazy[wanted]
     if _file(f"{name}.{wanted}", root):
-        return [(f"{name}.{wanted}", None)]
-    return [(name, None)]  # some other way, so all of it counts
+        return f"{name}.{wanted}", None
+    return name, None  # some other way, so all of it counts
 
 
 @dataclass(frozen=True)
 class _Statement:
     digest: str
     names: frozenset[Source]
+    texts: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -190,7 +261,14 @@ def _module(name: str, root: Path) -> _Module:
     for node, inside in statements:
         names = _Names(name, module.imports | inside, module.defined, root)
         names.visit(node)
-        module.statements.append(_Statement(_digest(ast.dump(node).encode()), frozenset(names.found)))
+        texts = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+        module.statements.append(
+            _Statement(
+                _digest(ast.dump(node).encode()),
+                frozenset(names.found),
+                frozenset(text for text in texts if isinstance(text, str)),
+            )
+        )
     return module
 
 
@@ -314,12 +392,36 @@ class _WithoutTyping(ast.NodeTransformer):
 
 
 class _Bare(_WithoutTyping):
-    """Also removes docstrings, imports, ``__all__`` and the arguments of exceptions."""
+    """Also removes docstrings, imports, ``__all__``, type hints of functions, and what only informs people."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        for part in ast.walk(node):
+            if isinstance(part, ast.arg):
+                part.annotation = None
+        hints = _LocalHints()
+        node.body = [line for line in map(hints.visit, node.body) if line is not None]
+        return _renamed(self.generic_visit(node))
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         if isinstance(node.exc, ast.Call):
             node.exc = node.exc.func
         return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        node.msg = None
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        called = node.value.func if isinstance(node.value, ast.Call) else None
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", None)
+        return None if name in _NOTING else self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> None:
         return None
@@ -339,3 +441,38 @@ class _Bare(_WithoutTyping):
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 node.body = body[1:]
         return super().generic_visit(node)
+
+
+class _LocalHints(ast.NodeTransformer):
+    """Removes the type hints of local variables; those of a class say what its fields are, and stay."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        return None if node.value is None else ast.Assign([node.target], node.value)
+
+
+def _renamed(function: ast.AST) -> ast.AST:
+    """Replace the names of local variables by numbers, in the order in which they occur.
+
+    Parameters keep their names, which callers use.
+    """
+    fixed: set[str] = set()
+    stored: list[str] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            fixed.add(node.arg)
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            fixed |= set(node.names)
+        elif isinstance(node, ast.ClassDef):
+            fixed |= {name for line in node.body for name in _defined(line)}
+        elif isinstance(node, ast.Name) and _stored(node):
+            stored.append(node.id)
+    numbers = {
+        name: f"local {i}" for i, name in enumerate(dict.fromkeys(n for n in stored if n not in fixed))
+    }
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name):
+            node.id = numbers.get(node.id, node.id)
+    return function

@@ -2,19 +2,22 @@
 
 python -m cctoolkit.experiments.results list            # every result, and whether the code has changed since
 python -m cctoolkit.experiments.results make codel      # make one again, and render the pages
-python -m cctoolkit.experiments.results make --stale    # all whose code has changed python -m
-cctoolkit.experiments.results render          # fill the marked blocks of all pages
+python -m cctoolkit.experiments.results why codel       # what has changed in the code behind one
+python -m cctoolkit.experiments.results make --stale    # all whose code has changed
+python -m cctoolkit.experiments.results render          # fill the marked blocks of all pages
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import resource
 import shlex
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,12 +25,12 @@ from typing import Any
 from .._support.terminal import note, say
 from ..errors import CCToolkitError, ParameterError
 from .catalogue import RESULTS
-from .code_hash import ROOT
+from .code_hash import ROOT, changes
 from .kept import FOLDER, hash_of, keep, made, result, state
 from .pages import render_all
 from .provenance import provenance
 
-__all__ = ["listed", "main", "make"]
+__all__ = ["changed_code", "listed", "main", "make"]
 
 
 def make(name: str, folder: Path = FOLDER) -> None:
@@ -95,6 +98,32 @@ def listed(folder: Path = FOLDER) -> list[dict[str, Any]]:
     return rows
 
 
+def changed_code(name: str, folder: Path = FOLDER) -> list[str]:
+    """The definitions behind a result that have changed since it was made (:func:`.code_hash.changes`).
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`~.catalogue.RESULTS`.
+    folder : Path
+        Where results are kept.
+
+    Raises
+    ------
+    ParameterError
+        There is no such result, or its commit is not in this checkout.
+    """
+    one = result(name)
+    commit = str(made(name, folder).get("commit")).removesuffix("+")
+    with tempfile.TemporaryDirectory() as before:
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=False)
+        if archive.returncode:
+            raise ParameterError(f"result: {name} was made at commit {commit}, which is not in this checkout")
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(before, filter="data")
+        return changes(one.code, one.without, Path(before))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -105,6 +134,8 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser(
         "list", help="list every result: fresh, stale (the code has changed), recorded or missing"
     )
+    why = commands.add_parser("why", help="list the definitions that have changed since a result was made")
+    why.add_argument("name", metavar="NAME", help="result")
     again = commands.add_parser("make", help="make results again and render the pages")
     again.add_argument("names", nargs="*", metavar="NAME", help="results to make")
     again.add_argument("--stale", action="store_true", help="make every result that is stale or missing")
@@ -125,6 +156,10 @@ def _run(given: argparse.Namespace) -> int:
         for row in listed():
             cost = "" if row["cpu_minutes"] is None else f"{row['cpu_minutes']:g} min"
             say(f"{row['name']:{width}}  {row['state']:8}  {row['date']:10}  {cost:>8}  {row['command']}")
+        return 0
+    if given.command == "why":
+        for line in changed_code(given.name) or [f"{given.name}: nothing has changed"]:
+            say(line)
         return 0
     if given.command == "make":
         names = list(dict.fromkeys(given.names))

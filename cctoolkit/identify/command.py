@@ -662,7 +662,7 @@ def classify_command(
     min_bytes: Annotated[
         int,
         typer.Option(
-            metavar="BYTES", help="Leave out flows with less payload, both directions together.", min=1
+            metavar="BYTES", help="Leave out flows with less payload than this in each direction.", min=1
         ),
     ] = 1_000_000,
     seconds: Annotated[

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..aqm import Aqm, Red
-from ..scenario import Scenario
+from ..scenario import Bottleneck, Flow, Scenario
 
 __all__ = [
     "FRAME_BYTES",
@@ -38,6 +38,19 @@ def run_rng(seed: int, kind: int, run: int) -> np.random.Generator:
 def run_seed(seed: int, run: int) -> int:
     """The seed of a run's scenario."""
     return seed * 1_000_003 + run
+
+
+def drawn(
+    settings: str, seed: int, run: int, bottleneck: Bottleneck, flows: Iterable[Flow], duration_s: float
+) -> Scenario:
+    """The scenario of one run of some settings; its name is ``SETTINGS-SEED-RUN``."""
+    return Scenario(
+        bottleneck=bottleneck,
+        flows=tuple(flows),
+        duration_s=round(duration_s, 3),
+        seed=run_seed(seed, run),
+        name=f"{settings}-{seed}-{run}",
+    )
 
 
 def between(rng: np.random.Generator, low: float, high: float) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ParameterError
-from ..scenario import Bottleneck, Flow, Scenario
+from ..scenario import Bottleneck, Flow
 from .draws import (
     FRAME_BYTES,
     PAPER_CCAS,
@@ -21,8 +21,8 @@ from .draws import (
     aqm_of,
     between,
     buffer_packets,
+    drawn,
     run_rng,
-    run_seed,
     staggered,
 )
 
@@ -186,14 +186,10 @@ def elsewhere(
         x = float(rng.uniform(0, 3))
         link: dict[str, Any] = {"rate_mbps": rate, "buffer_packets": buffer_packets(bdp, rate, rtt)}
         flows = staggered(rng, ccas, x, rate, rtt)
-        drawn = FAMILIES[part](rng, link, flows)
+        changes = FAMILIES[part](rng, link, flows)
         yield (
-            {"family": part, "rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp} | drawn,
-            Scenario(
-                bottleneck=Bottleneck(**link),
-                flows=tuple(Flow(**flow) for flow in flows),
-                duration_s=round(x + measured_s, 3),
-                seed=run_seed(seed, run),
-                name=f"elsewhere-{part}-{seed}-{run}",
+            {"family": part, "rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp} | changes,
+            drawn(
+                f"elsewhere-{part}", seed, run, Bottleneck(**link), (Flow(**flow) for flow in flows), x + measured_s,
             ),
-        )
+        )  # fmt: skip

@@ -17,7 +17,7 @@ from .._support.words import did_you_mean
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
-from .draws import PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, run_rng, run_seed, staggered
+from .draws import PAPER_CCAS, Pairs, aqm_of, between, buffer_packets, drawn, run_rng, staggered
 from .elsewhere import FAMILIES, elsewhere
 from .own_ccas import own_ccas
 
@@ -108,14 +108,11 @@ def paper(
         behind = [ccas[i % len(ccas)] for i in range(n)]
         yield (
             {"background": n},
-            Scenario(
-                bottleneck=Bottleneck(rate_mbps=100, buffer_packets=500),
-                flows=_flows(rng, [*ccas, *behind], x, paths),
-                duration_s=round(x + 60, 3),
-                seed=run_seed(seed, run),
-                name=f"paper-{seed}-{run}",
+            drawn(
+                "paper", seed, run, Bottleneck(rate_mbps=100, buffer_packets=500),
+                _flows(rng, [*ccas, *behind], x, paths), x + 60,
             ),
-        )
+        )  # fmt: skip
 
 
 def physical(
@@ -145,14 +142,11 @@ def physical(
         behind = [ccas[i % len(ccas)] for i in range(n)]
         yield (
             {"background": n, "buffer_packets": buffer},
-            Scenario(
-                bottleneck=Bottleneck(rate_mbps=1000, buffer_packets=buffer),
-                flows=_flows(rng, [*ccas, *behind], x, paths),
-                duration_s=round(x + measured_s, 3),
-                seed=run_seed(seed, run),
-                name=f"physical-{seed}-{run}",
+            drawn(
+                "physical", seed, run, Bottleneck(rate_mbps=1000, buffer_packets=buffer),
+                _flows(rng, [*ccas, *behind], x, paths), x + measured_s,
             ),
-        )
+        )  # fmt: skip
 
 
 def hard(
@@ -198,14 +192,12 @@ def hard(
         packets = buffer_packets(bdp, rate, rtt)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
-            Scenario(
-                bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=aqm_of(aqm, packets)),
-                flows=_flows(rng, [str(c) for c in names], x, paths),
-                duration_s=round(x + measured_s, 3),
-                seed=run_seed(seed, run),
-                name=f"hard-{part}-{seed}-{run}",
+            drawn(
+                f"hard-{part}", seed, run,
+                Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=aqm_of(aqm, packets)),
+                _flows(rng, [str(c) for c in names], x, paths), x + measured_s,
             ),
-        )
+        )  # fmt: skip
 
 
 def every_cca(
@@ -241,14 +233,12 @@ def every_cca(
         packets = buffer_packets(bdp, rate, rtt)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": n, "aqm": aqm},
-            Scenario(
-                bottleneck=Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=aqm_of(aqm, packets)),
-                flows=_flows(rng, names, x, [{"rtt_ms": rtt, "access_mbps": 10 * rate}]),
-                duration_s=round(x + measured_s, 3),
-                seed=run_seed(seed, run),
-                name=f"every-cca-{seed}-{run}",
+            drawn(
+                "every-cca", seed, run,
+                Bottleneck(rate_mbps=rate, buffer_packets=packets, aqm=aqm_of(aqm, packets)),
+                _flows(rng, names, x, [{"rtt_ms": rtt, "access_mbps": 10 * rate}]), x + measured_s,
             ),
-        )
+        )  # fmt: skip
 
 
 #: What :func:`world` mixes, and the share of its runs that each changes; cross traffic comes last, as it is.
@@ -283,19 +273,15 @@ def world(
         x = float(rng.uniform(0, 4))
         link: dict[str, Any] = {"rate_mbps": rate, "buffer_packets": buffer_packets(bdp, rate, rtt)}
         flows = staggered(rng, names, x, rate, rtt)
-        drawn: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         for kind, (name, chosen) in enumerate(zip(_MIXED, rng.random(len(_MIXED)) < _CHANGED, strict=True)):
             if chosen:
-                drawn |= FAMILIES[name](np.random.default_rng([seed, 6, run, kind]), link, flows)
-        scenario = Scenario(
-            bottleneck=Bottleneck(**link),
-            flows=tuple(Flow(**flow) for flow in flows),
-            duration_s=round(x + measured_s, 3),
-            seed=run_seed(seed, run),
-            name=f"world-{seed}-{run}",
+                changes |= FAMILIES[name](np.random.default_rng([seed, 6, run, kind]), link, flows)
+        scenario = drawn(
+            "world", seed, run, Bottleneck(**link), (Flow(**flow) for flow in flows), x + measured_s
         )
-        drawn["aqm"] = scenario.bottleneck.aqm.name  # of two families that change it, the last one decides
-        yield {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": len(names)} | drawn, scenario
+        changes["aqm"] = scenario.bottleneck.aqm.name  # of two families that change it, the last one decides
+        yield {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": len(names)} | changes, scenario
 
 
 #: By name, for the command line.

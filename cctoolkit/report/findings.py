@@ -512,7 +512,7 @@ def _losses_and_retransmissions(s: Summary) -> Finding | None:
     values = _over_time(s, since_s, gone["lost"].fillna(False).to_numpy(float), "sum")
     return Finding(
         f"{text}.",
-        "Packets of the largest TCP flows that reached the first tap but not the second, beside the retransmitted "
+        "Packets of the largest TCP flows that reached the first tap but not the second, and the retransmitted "
         f"segments of the same flows and directions at the first tap, if both captures cover the same time but for "
         f"{BESIDE:.0%} of the packets. The shares in other sentences differ a little: "
         "the queue's is of all packets of the largest flows, that of retransmissions is of the segments sent by all "

@@ -1,6 +1,6 @@
 """Traffic by iperf3 instead of the traffic program's own sources and sinks.
 
-The traffic program runs beside it, without flows: it samples the queues and asks the controller. A flow is an
+The traffic program runs as well, without flows: it samples the queues and asks the controller. A flow is an
 iperf3 connection with the addresses and ports of the flow, plus the control connection of iperf3 from another port;
 data starts a few round trips after the start of the flow. A transfer ends when its last byte is written, not when
 it has arrived, so there is no completion time. The series has what iperf3 reports (window, RTT, bytes,

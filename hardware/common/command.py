@@ -27,14 +27,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 import typer
 
 from cctoolkit._support.arguments import number
+from cctoolkit._support.csv import write_csv
 from cctoolkit.errors import CCToolkitError, ParameterError
 
 from .switch import Switch, SwitchGoneError
 
-__all__ = ["SwitchArgs", "connect", "main_loop", "run", "run_app"]
+__all__ = ["SwitchArgs", "append_states", "connect", "main_loop", "run", "run_app"]
 
 log = logging.getLogger(__name__)
 
@@ -200,6 +202,14 @@ def main_loop(
             time.sleep(max(min(pause_s, end - time.monotonic()), 0.0))
     except KeyboardInterrupt:
         log.info("stopped")
+
+
+def append_states(states: pd.DataFrame, output: Path | None) -> None:
+    """Append states to a CSV file, if there is one, with the time in a column ``time_s``."""
+    if output is not None:
+        states = states.assign(time_s=round(time.time(), 3))
+        first = ["time_s", *(name for name in states if name != "time_s")]
+        write_csv(states[first], output, mode="a", header=not output.exists())
 
 
 def run(program: str, *commands: Callable[..., object], args: list[str] | None = None) -> None:

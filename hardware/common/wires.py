@@ -8,7 +8,7 @@ from cctoolkit.errors import ParameterError
 
 from .switch import Switch
 
-__all__ = ["parse_wires", "set_wires"]
+__all__ = ["parse_wires", "set_wires", "shape_ports"]
 
 _PORTS = 512
 
@@ -17,6 +17,20 @@ def set_wires(switch: Switch, wires: Mapping[int, int]) -> None:
     """Fill the table ``wire``, which every program has. Packets from other ports are dropped."""
     for source, destination in wires.items():
         switch.add_entry("wire", {"port": source}, "send", {"port": destination})
+
+
+def shape_ports(
+    switch: Switch,
+    wires: Mapping[int, int],
+    rate_mbps: float | None,
+    *,
+    frame_bytes: int = 1514,
+    buffer_packets: int | None = None,
+) -> None:
+    """Shape the ports that wires lead to, unless the rate is None; other parameters as in :meth:`Switch.shape`."""
+    if rate_mbps is not None:
+        for port in sorted(set(wires.values())):
+            switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
 
 def parse_wires(texts: Iterable[str]) -> dict[int, int]:

@@ -266,7 +266,7 @@ cct.plot.queue({cca: cct.simulate(house(500, upload=cca)) for cca in ("cubic", "
 # %% [markdown] tags=["solution"]
 # - Those who wait: calls, games, web pages. Vendors were judged by throughput and losses, and both look better with
 #   more memory.
-# - The round-trip time while the line is busy, beside that of an idle line: "latency under load".
+# - The round-trip time while the line is busy, compared with that of an idle line: "latency under load".
 # - Its packets waited a millisecond or two, which nobody hears; losses matter more to a call, and small buffers lose
 #   more.
 # - Yes: give each flow a queue of its own and serve them in turn (fq_codel, RFC 8290). A call never has more than one

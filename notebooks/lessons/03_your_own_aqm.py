@@ -96,7 +96,7 @@ except cct.AlgorithmError as mistake:
 # %% [markdown]
 # ## Predict
 #
-# In the league everyone runs the same three scenarios with the same three seeds: one upload beside a call at home,
+# In the league everyone runs the same three scenarios with the same three seeds: one upload during a call at home,
 # twelve flows at rush hour, and a link whose rate falls to a fifth. The score is
 #
 # $$\text{score} = \underbrace{\text{share of the link that is used}}_{\text{not idle}} \times

@@ -188,13 +188,13 @@ print(many.queues.mean_delay_ms.round(2).tolist())
 # %% [markdown]
 # ### Exercise 2
 #
-# Two cheats want to use the fast queue, each beside an honest CUBIC flow. One uses classic ECN there and takes every
+# Two cheats want to use the fast queue, each next to an honest CUBIC flow. One uses classic ECN there and takes every
 # mark for a loss: `cct.Flow("cubic", rtt_ms=20, ecn="classic", queue=0)`. The other sets `ECT(1)` and, in this
 # simulator, ignores marks: `cct.Flow("cubic", rtt_ms=20, ecn="l4s")`. Which of them gains?
 #
 # <details><summary>Hint</summary>
 #
-# Run each cheat beside `cubic` through `"dualpi2"` and compare the two goodputs. What does a sender do that takes every
+# Run each cheat with `cubic` through `"dualpi2"` and compare the two goodputs. What does a sender do that takes every
 # mark of the L4S queue for a loss?
 #
 # </details>

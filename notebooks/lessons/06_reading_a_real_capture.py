@@ -271,8 +271,8 @@ cct.plot.bytes_in_flight(third, int(third.flows.sort_values("bytes_fwd").flow_id
 
 # %% [markdown] tags=["solution"]
 # The newcomer's bytes in flight have no sawtooth: apart from short probes upwards they stay where they are, losses or
-# not. That is BBR, which looks at rates, beside CUBIC, which backs off at each loss. Nothing in the network is broken;
-# a queue per flow would protect the one that backs off.
+# not. That is BBR, which looks at rates, competing with CUBIC, which backs off at each loss. Nothing in the network is
+# broken; a queue per flow would protect the one that backs off.
 
 # %% [markdown]
 # ## Questions

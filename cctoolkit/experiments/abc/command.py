@@ -55,7 +55,7 @@ def run(
     duration : float, optional
         Duration of each run in seconds.
     testbed : bool
-        Real Linux beside the simulator. Its runs stay in ``kernel/`` and are not run again.
+        Real Linux, compared with the simulator. Its runs stay in ``kernel/`` and are not run again.
     workers : int, optional
         Processes; all cores by default.
 

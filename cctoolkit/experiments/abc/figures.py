@@ -74,7 +74,7 @@ def references_figure(table: pd.DataFrame) -> go.Figure:
     shown = [s for s in SHARINGS if s in set(table.sharing)]
     titles = [SHARINGS[s].title for s in shown] + [""] * len(shown)
     fig = _panels(
-        2, len(shown), titles, "ABC beside other ways to be fair", 640,
+        2, len(shown), titles, "ABC and other ways to be fair", 640,
         shared_xaxes=True, shared_yaxes=True, vertical_spacing=0.06, horizontal_spacing=0.04,
     )  # fmt: skip
     for rank, scheme in enumerate(SCHEMES):

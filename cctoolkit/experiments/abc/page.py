@@ -148,6 +148,6 @@ def linux(settings: Settings, tables: Tables) -> list[str]:
     """Kernel and simulator side by side."""
     table = tables["linux"]
     return [
-        "The same in a Linux kernel with `sch_abc`, beside the simulator.",
+        "The same in a Linux kernel with `sch_abc`, and in the simulator.",
         linux_goodputs(table),
     ]

@@ -37,7 +37,7 @@ def table_1(settings: Settings, tables: Tables) -> list[str]:
     return [
         f"Each mean is over {settings.seeds} runs of 4 s"
         + (f" ({settings.kernel_seeds} in the kernel)" if settings.testbed else "")
-        + ". Beside it stands the standard deviation of single runs, because the paper's number is a single run.",
+        + ". The standard deviation is that of single runs, because the paper's number is a single run.",
         markdown_table(
             tables["table1"][[*_TABLE_1, "later_delay_ms", "packets"]]
         ),
@@ -143,7 +143,7 @@ def square_roots(settings: Settings, tables: Tables) -> list[str]:
     return [
         "The time to the next drop against the exact one, for counts up to 1024:",
         markdown_table(worst),
-        "The effect: Listing 1 with each of them, and RFC 8289 beside Linux, which differ in nothing but the "
+        "The effect: Listing 1 with each of them, and RFC 8289 and Linux, which differ in nothing but the "
         "square root.",
         markdown_table(
             tables["square_root"][
@@ -161,7 +161,7 @@ def square_roots(settings: Settings, tables: Tables) -> list[str]:
 def clock_wrap(settings: Settings, tables: Tables) -> list[str]:
     """Step by step from the printed algorithm to the published program."""
     return [
-        "Listing 2 beside the program that the authors published, one difference after the other; the paper's "
+        "Listing 2 and the program that the authors published, one difference after the other; the paper's "
         f"column is its ASIC's. The clock at the start covers its whole range ({CLOCK_WRAPS_MS:.0f} ms) in "
         f"{settings.seeds} steps.",
         markdown_table(clock_steps(tables["clock"])),

@@ -33,7 +33,7 @@ PUBLISHED = ("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI")
 SESSION = "session"
 #: The parts of the experiment and their titles.
 TITLES = {
-    "cbiq": "Figure 1: bytes in the queue beside throughput",
+    "cbiq": "Figure 1: bytes in the queue, and throughput",
     "inputs": "Figure 2: single inputs",
     "epochs": "Figure 5: accuracy against epochs of training",
     "windows": "Figures 6, 7, 8, 10, 11: F1 against window, background flows, congestion control",

@@ -47,7 +47,7 @@ def run(
     seeds : int
         Runs of each case.
     testbed : bool
-        Real Linux beside the simulator (:mod:`.kernel`); needs a kernel for the testbed's ``uml`` backend. Its runs
+        Real Linux, compared with the simulator (:mod:`.kernel`); needs a kernel for the testbed's ``uml`` backend. Its runs
         stay in ``kernel/`` and are not run again.
     workers : int, optional
         Processes; all cores by default.

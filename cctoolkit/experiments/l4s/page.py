@@ -50,7 +50,7 @@ def main(settings: Settings, tables: Tables) -> list[str]:
         markdown_table(by_configuration(third).reset_index().rename_axis(columns=None)),
         "### Figures 5 and 6",
         "The paper gives no numbers for them. Prague's share of the goodput in the four phases, in percent, "
-        "beside the paper's words:",
+        "and the paper's words:",
         markdown_table(shares_and_words(phases)),
         "### Figure 7: how long a drop takes, ms",
         "The paper prints no numbers; its box of iRED is the recirculation time, which the authors' logs have. "
@@ -294,7 +294,7 @@ def kernel(settings: Settings, tables: Tables) -> list[str]:
     of = compared.iloc[0]
     phases = ", ".join(f"{p:g}" for p in sorted(compared.phase_s.unique()))
     return [
-        f"The same in Linux {of.kernel} with {of.senders} as the scalable congestion control, beside the simulator, "
+        f"The same in Linux {of.kernel} with {of.senders} as the scalable congestion control, next to the simulator, "
         f"measured by the same code from both taps: phases of {phases} s, {compared.seed.nunique()} seed(s). Share of "
         "the scalable flows in each phase, kernel / simulator:",
         markdown_table(kernel_beside_simulator(compared)),

@@ -28,7 +28,7 @@ __all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGU
 #: The parts of the experiment and their titles.
 TITLES = {
     "table-3": "Cubic and Prague in four phases (table 3, figures 5 to 7)",
-    "logs": "Beside the authors' logs",
+    "logs": "Compared with the authors' logs",
     "published": "iRED as its published program means it",
     "causes": "What changes the split: one thing changed at a time",
     "uneven": "Queues by class and flows per class",

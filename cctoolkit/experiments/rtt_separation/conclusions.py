@@ -424,7 +424,7 @@ def test_9(tables: Tables) -> list[Statement]:
     statements.append(
         Statement(
             "test 9",
-            f"{OURS}beside a flood of spoofed UDP, TCP gets at least twice as much if separated, guard or not",
+            f"{OURS}next to a flood of spoofed UDP, TCP gets at least twice as much if separated, guard or not",
             f"Mbit/s: {_list(tcp.loc[flood])}",
             bool((tcp.loc[flood, ["RTT", "RTT and guard"]] >= 2 * tcp.loc[flood, "one queue"]).all()),
         )

@@ -35,7 +35,7 @@ TITLES = {
     SCALING: "Many flows (section 4.5)",
     8: "Test 8. What the result of test 4 depends on (not in the paper)",
     9: "Test 9. Traffic that separation makes less fair, and a guard (not in the paper)",
-    10: "Test 10. Test 1 with the authors' bundles of streams, beside their logs",
+    10: "Test 10. Test 1 with the authors' bundles of streams, compared with their logs",
     11: "Test 11. Test 3 with other buffers and more streams (not in the paper)",
 }
 #: Tests that real Linux can run, too.

@@ -42,7 +42,7 @@ def _medians(name: str) -> Callable[[Tables], str]:
 def in_words(tables: Tables) -> str:
     """Median error and number of cases, for other pages."""
     one = tables["overall"].iloc[0]
-    return f"{one.cases:.0f} cases beside Linux in virtual time: the median error is {one.median_error:.1f} %"
+    return f"{one.cases:.0f} cases compared with Linux in virtual time: the median error is {one.median_error:.1f} %"
 
 
 def largest(tables: Tables) -> str:

@@ -88,7 +88,7 @@ def run(
     folder = Folder(output, "sim-vs-kernel", {k: v for k, v in options.items() if v})
     settings = Settings(cases, seeds, kernel_seeds, duration, warmup, folder.path / "kernel", kernel.sha256)
     found = {"grid": PARTS["grid"].run(settings, workers=workers)}
-    write(folder, "The simulator beside real Linux", found, TITLES)
+    write(folder, "The simulator compared with real Linux", found, TITLES)
     return folder.path
 
 

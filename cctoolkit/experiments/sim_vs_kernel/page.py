@@ -24,7 +24,7 @@ def grid(settings: Settings, tables: Tables) -> list[str]:
         f"{errors.case.nunique()} cases, {settings.duration_s:g} s each, of which the first "
         f"{settings.warmup_s:g} s do not count. The error is the simulator's mean over its seeds minus the "
         "kernel's, relative to the kernel's mean or to the smallest amount in the table of quantities, "
-        "whichever is larger. Beside it stands the standard deviation over the kernel's seeds: smaller errors "
+        "whichever is larger. The standard deviation over the kernel's seeds is given, too: smaller errors "
         "are noise.",
         *(f"Left out: {len(part)} cases ({why})." for why, part in left_out.groupby("why", sort=False)),
         in_short(tables["overall"]),

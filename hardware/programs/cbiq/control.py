@@ -31,7 +31,7 @@ from cctoolkit.schema.output import Format
 from ...common.command import run
 from ...common.options import BufferPackets, Duration, FrameBytes, Rate
 from ...common.switch import Switch, SwitchGoneError
-from ...common.wires import parse_wires, set_wires
+from ...common.wires import parse_wires, set_wires, shape_ports
 from .constants import FLOW_BITS, RING_BITS, slot_steps
 
 __all__ = ["SwitchCollector", "control"]
@@ -525,9 +525,7 @@ def control(
 
     def set_up(switch: Switch) -> None:
         set_wires(switch, wires)
-        if rate_mbps is not None:
-            for port in sorted(set(wires.values())):
-                switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
+        shape_ports(switch, wires, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
     follow(
         lambda: SwitchCollector(switch, slot_ms=slot_ms, set_up=set_up),

@@ -8,20 +8,18 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import pandas as pd
 import typer
 
-from cctoolkit._support.csv import write_csv
 from cctoolkit.errors import ParameterError
 
-from ...common.command import main_loop, run
+from ...common.command import append_states, main_loop, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Period, PollLog, Rate, Wire
 from ...common.switch import Switch
-from ...common.wires import parse_wires, set_wires
+from ...common.wires import parse_wires, set_wires, shape_ports
 from .constants import QUEUES
 
 __all__ = ["clear", "queue_states", "set_up"]
@@ -73,8 +71,7 @@ def set_up(
         if queues > 1 and switch.target != "bmv2":
             for queue in range(queues):
                 switch.weight(port, queue, _WEIGHT)
-        if rate_mbps is not None:
-            switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
+    shape_ports(switch, wires, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
 
 def clear(switch: Switch) -> None:
@@ -147,9 +144,7 @@ def control(
         for row in states[states.dropping].itertuples():
             log.info("port %d queue %d: count %d", row.port, row.queue, row.count)
         log.info("%d packets marked, %d dropped", states.marked.sum(), states.dropped.sum())
-        if output is not None:
-            states.insert(0, "time_s", round(time.time(), 3))
-            write_csv(states, output, mode="a", header=not output.exists())
+        append_states(states, output)
 
     main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 

@@ -24,7 +24,7 @@ from cctoolkit.errors import ParameterError
 from ...common.command import run
 from ...common.options import BufferPackets, Duration, FrameBytes, Rate, StepLog, Wire
 from ...common.switch import Switch
-from ...common.wires import parse_wires, set_wires
+from ...common.wires import parse_wires, set_wires, shape_ports
 from ..pi2 import control as pi2
 from .constants import C_QUEUE, L_QUEUE
 
@@ -100,8 +100,7 @@ def set_up(
         if switch.target != "bmv2":
             switch.weight(port, L_QUEUE, l_percent)
             switch.weight(port, C_QUEUE, 100 - l_percent)
-        if rate_mbps is not None:
-            switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
+    shape_ports(switch, wires, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
 
 def clear(switch: Switch) -> None:

@@ -1,4 +1,4 @@
-"""RFC 9332; the controller runs beside the traffic."""
+"""RFC 9332; the controller runs during the traffic."""
 
 from __future__ import annotations
 

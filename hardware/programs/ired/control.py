@@ -11,21 +11,19 @@ The AQM is entirely in the data plane: once set up, the switch does not need thi
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import pandas as pd
 import typer
 
-from cctoolkit._support.csv import write_csv
 from cctoolkit.aqm.ired import DELAY_SHIFT, IntegerIRed
 from cctoolkit.errors import ParameterError
 
-from ...common.command import main_loop, run
+from ...common.command import append_states, main_loop, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Period, PollLog, Rate, Wire
 from ...common.switch import Switch
-from ...common.wires import parse_wires, set_wires
+from ...common.wires import parse_wires, set_wires, shape_ports
 from .constants import QUEUES, red_entries
 
 __all__ = ["clear", "queue_states", "set_probabilities", "set_up"]
@@ -96,8 +94,7 @@ def set_up(
         for scalable in (0, 1):
             queue = scalable if queues == 2 else 0
             switch.add_entry("queues", {"port": port, "scalable": scalable}, "enqueue", {"queue": queue})
-        if rate_mbps is not None:
-            switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
+    shape_ports(switch, wires, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
 
 def clear(switch: Switch) -> None:
@@ -187,9 +184,7 @@ def control(
                 "port %d queue %d: %.1f ms, %d marked, %d of %d dropped",
                 row.port, row.queue, row.average_ms, row.marked, row.dropped, row.notified,
             )  # fmt: skip
-        if output is not None:
-            states.insert(0, "time_s", round(time.time(), 3))
-            write_csv(states, output, mode="a", header=not output.exists())
+        append_states(states, output)
 
     main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 

@@ -25,7 +25,7 @@ from cctoolkit.aqm.pi2 import IntegerPi2, fixed_point, pi_step
 from ...common.command import main_loop, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Rate, StepLog, Wire
 from ...common.switch import Switch
-from ...common.wires import parse_wires, set_wires
+from ...common.wires import parse_wires, set_wires, shape_ports
 
 __all__ = ["Controller", "clear", "port_states", "run_controller", "set_up"]
 
@@ -120,9 +120,7 @@ def set_up(
         As in :meth:`Switch.shape`.
     """
     set_wires(switch, wires)
-    if rate_mbps is not None:
-        for port in sorted(set(wires.values())):
-            switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
+    shape_ports(switch, wires, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
 
 def clear(switch: Switch) -> None:

@@ -1,4 +1,4 @@
-"""Section 5 of the L4S paper; the controller runs beside the traffic."""
+"""Section 5 of the L4S paper; the controller runs during the traffic."""
 
 from __future__ import annotations
 

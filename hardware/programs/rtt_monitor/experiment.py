@@ -1,6 +1,6 @@
 """The RTT paper's loop: the switch measures, the controller decides once a second, and rules come out.
 
-Here the switch is in the packets' path instead of beside it, and has the queue. There is no router to apply
+Here the switch is in the packets' path instead of next to it, and has the queue. There is no router to apply
 the rules: they are recorded.
 """
 
