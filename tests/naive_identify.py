@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -97,3 +98,17 @@ def convolved(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray
     around = np.pad(x, ((0, 0), (1, 1), (0, 0)))
     steps = [np.einsum("ctw,fctw->f", around[:, t : t + 3], kernel) + bias for t in range(x.shape[1])]
     return np.stack(steps, axis=1)[:, :, None]
+
+
+def warped(a: list[float], b: list[float], band: int) -> float:
+    """`cctoolkit.identify.baselines.warped_distance`: the cheapest of all paths, by its definition."""
+
+    @functools.cache
+    def cost(i: int, j: int) -> float:
+        if i < 0 and j < 0:
+            return 0.0
+        if i < 0 or j < 0 or abs(i - j) > band:
+            return math.inf
+        return (a[i] - b[j]) ** 2 + min(cost(i - 1, j), cost(i, j - 1), cost(i - 1, j - 1))
+
+    return cost(len(a) - 1, len(b) - 1)

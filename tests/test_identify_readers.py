@@ -825,6 +825,23 @@ def test_what_is_known_of_other_peoples_captures():
             assert set(capture.columns["ttl"][rows]) == {64}  # at the sender
 
 
+@needs_captures
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["cca", "every-cca"])
+@pytest.mark.parametrize("window_ms", [1000, None])
+def test_no_wrong_name_on_other_peoples_wifi(model, window_ms):
+    """From one tap, whatever the length of the windows; CUBIC by its name."""
+    for name, facts in FACTS.items():
+        if not facts["cca"]:
+            continue
+        (path,) = CAPTURES.rglob(name)
+        (flow,) = cct.identify.classify_flows(path, model=model, window_ms=window_ms).to_dict("records")
+        assert flow["sport"] == facts["sport"] and flow["limited_by"] == "bottleneck"
+        assert flow["cca"] in (facts["cca"], "unknown")
+        if facts["cca"] == "cubic" and window_ms is None:
+            assert flow["cca"] == "cubic"
+
+
 # ---------------------------------------------------------------- iperf3
 
 

@@ -74,7 +74,9 @@ def _experiment(name: str, what: str, options: str, *tables: str) -> Result:
 
 
 def _benchmark(where: str, options: str, *code: str, files: tuple[str, ...] = (), **other: Any) -> Result:
-    parts = tuple(f"cctoolkit.identify.{name}" for name in ("benchmark", "bundle", "leaderboard"))
+    parts = tuple(
+        f"cctoolkit.identify.{name}" for name in ("baselines", "benchmark", "bundle", "leaderboard")
+    )
     return Result(
         f"the bundled classifier at home and elsewhere, {where}", f"cct benchmark cca {options}",
         ("scores", "reliability"), (*parts, *code), f"{_HERE}.books.benchmark",
@@ -168,7 +170,7 @@ RESULTS = {
         "it takes hours on real Linux and of training, and writes its tables itself",
         ("data/models/build.py",),
     ),
-    "cca-benchmark": _benchmark("simulated", "--runs 24", without=_NOT_SIMULATED),
+    "cca-benchmark": _benchmark("simulated", "--runs 24 --baselines", without=_NOT_SIMULATED),
     "cca-benchmark-linux": _benchmark("on real Linux", "--runs 12 --on uml", _UML, files=_LINUX),
     "live": Result(
         "the live collector's rates, and live identification", "python -m benchmarks live",

@@ -33,6 +33,7 @@ from .settings import KERNEL_CCAS, SIMULATOR_CCAS, jobs
 from .windows import cut_windows, slot_arrays, window_slots
 
 if TYPE_CHECKING:
+    from .baselines import Baseline
     from .bundle import Model
 
 __all__ = ["PARTS", "TRUTH", "WINDOWS_MS", "answers", "build", "questions", "read_answers"]
@@ -151,12 +152,14 @@ def _without_losses(recording: Recording) -> Recording:
     return dataclasses.replace(recording, flows=flows.reset_index(drop=True))
 
 
-def answers(model: Model, datasets: Mapping[str, SlotDataset], asked: pd.DataFrame) -> pd.DataFrame:
+def answers(
+    model: Model | Baseline, datasets: Mapping[str, SlotDataset], asked: pd.DataFrame
+) -> pd.DataFrame:
     """A model's names for the windows, as :meth:`Model.predict_slots` would give them: none for flows not limited here.
 
     Parameters
     ----------
-    model : Model
+    model : Model or Baseline
     datasets : mapping of str to SlotDataset
         From :func:`build`.
     asked : DataFrame
@@ -190,14 +193,10 @@ def answers(model: Model, datasets: Mapping[str, SlotDataset], asked: pd.DataFra
     return pd.concat(rows, ignore_index=True)
 
 
-def _answer_columns(model: Model, X: np.ndarray, limited_by: pd.Series) -> dict[str, np.ndarray]:
-    probabilities = model.predict_proba(X)
-    names = model._named(probabilities, X.shape[1])
+def _answer_columns(model: Model | Baseline, X: np.ndarray, limited_by: pd.Series) -> dict[str, np.ndarray]:
+    names, likely = model.answer(X)
     quiet = ~limited_by.isin(NAMEABLE).to_numpy()
-    return {
-        "said": np.where(quiet, UNKNOWN, names),
-        "probability": np.where(quiet, np.nan, model._likely(probabilities)),
-    }
+    return {"said": np.where(quiet, UNKNOWN, names), "probability": np.where(quiet, np.nan, likely)}
 
 
 def _first_tap(slots: pd.DataFrame) -> pd.DataFrame:

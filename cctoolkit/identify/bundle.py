@@ -449,6 +449,11 @@ class Model:
     def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
         return named(probabilities, self.classes_, self._other, by_length(self._thresholds, slots, 0.0))
 
+    def answer(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Names of windows as :meth:`predict` gives them, and the probability of the most probable name."""
+        probabilities = self.predict_proba(X)
+        return self._named(probabilities, X.shape[1]), self._likely(probabilities)
+
     def _likely(self, probabilities: np.ndarray) -> np.ndarray:
         """The probability of the most probable name."""
         return probabilities[:, self.classes_ != self._other].max(axis=1)

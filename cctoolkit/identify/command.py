@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..capture.selection import Selection
+    from .baselines import Baseline
+    from .bundle import Model
     from .datasets import Datasets
 
 __all__ = ["app", "groups"]
@@ -583,6 +585,10 @@ def benchmark_cca(
             "(repeatable).",
         ),
     ] = None,
+    baselines: Annotated[
+        bool,
+        typer.Option("--baselines", help="Also train and score boosting and 1-NN-DTW (on simulated runs of world)."),
+    ] = False,
     runs: Annotated[int, typer.Option(help="Number of runs of each part.", min=1)] = 24,
     seed: Annotated[int, typer.Option(help="Seed for drawing settings and windows.", min=0)] = 1,
     on: _On = "simulator",
@@ -620,7 +626,15 @@ def benchmark_cca(
                 f"{model.name} was trained on {known} of the {asked['run'].nunique()} runs: its scores are too high"
             )
     by_name = {name: read_answers(file, asked) for name, file in files.items()}
-    by_name |= {model.name: answers(model, datasets, asked) for model in opened}
+    asked_models: list[Model | Baseline] = [*opened]
+    if baselines:
+        from .baselines import train_baselines
+
+        lengths = sorted(asked["window_ms"].unique())
+        asked_models += train_baselines(
+            output / "data/train", lengths, workers=workers, progress=sys.stderr.isatty()
+        )
+    by_name |= {model.name: answers(model, datasets, asked) for model in asked_models}
     scored, board = write(output, asked, by_name, about={"runs": runs, "seed": seed, "on": on})
     for name, table in scored.groupby("model", sort=False):
         show(f"\n{name}, by part, number of taps and window length in ms:")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
+from ...identify.elsewhere import FAMILIES
 from ...identify.leaderboard import NAMELESS
 from ...identify.reliability import calibration_error
 from .models import LENGTHS
@@ -22,7 +23,7 @@ def _score(score: float, low: float, high: float) -> str:
 
 def scores(tables: Tables) -> str:
     """The score of each part by window length with two taps, and at 10 s with one."""
-    table = tables["scores"]
+    table = _ours(tables["scores"])
     rows = []
     for part, some in table.groupby("part", sort=False):
         by = some.set_index(["taps", "window_ms"])[["score", "low", "high"]]
@@ -35,7 +36,7 @@ def scores(tables: Tables) -> str:
 
 def errors(tables: Tables) -> str:
     """Wrong names, names of flows that should have none, and calibration, with two taps."""
-    table = tables["scores"]
+    table = _ours(tables["scores"])
     two = table[table.taps == 2].set_index(["part", "window_ms"])
     named = ", ".join(
         f"{100 * (1 - two.score[('limited', ms)]):.0f} % at {words}"
@@ -43,7 +44,7 @@ def errors(tables: Tables) -> str:
         if ("limited", ms) in two.index
     )
     ten = two.xs(10_000, level="window_ms").drop(index=list(NAMELESS), errors="ignore")
-    error = calibration_error(tables["reliability"])
+    error = calibration_error(_ours(tables["reliability"]))
     return (
         f"Of the windows of flows that the bottleneck does not limit, {named} got a name. At 10 s, depending on the "
         f"part, {_range(ten.wrong)} of the windows got a wrong name, and {_range(ten.unknown)} got none. Over all "
@@ -54,7 +55,7 @@ def errors(tables: Tables) -> str:
 
 def hardest(tables: Tables) -> str:
     """The family with the lowest score at 10 s with two taps."""
-    table = tables["scores"]
+    table = _ours(tables["scores"])
     ten = table[(table.taps == 2) & (table.window_ms == 10_000) & ~table.part.isin(NAMELESS)]
     worst = ten.sort_values("score").iloc[0]
     return (
@@ -63,9 +64,46 @@ def hardest(tables: Tables) -> str:
     )
 
 
+def behaviour(tables: Tables) -> str:
+    """With two taps, the score of each part by name and by behaviour."""
+    table = _ours(tables["scores"])
+    rows = []
+    for part, some in table[table.taps == 2].groupby("part", sort=False):
+        by = some.set_index("window_ms")
+        row = {"part": f"`{part}`"}
+        for ms, words in LENGTHS.items():
+            if ms in by.index:
+                row[words] = f"{by.score[ms]:.2f} → {by.by_behaviour[ms]:.2f}"
+        rows.append(row)
+    return markdown_table(pd.DataFrame(rows).fillna(""), labels=1)
+
+
+def baselines(tables: Tables) -> str:
+    """Each model's mean score over the families with names and at home, with two taps."""
+    table = tables["scores"]
+    two = table[(table.taps == 2) & ~table.part.isin(NAMELESS)]
+    elsewhere = two.part.isin(FAMILIES)
+    rows = []
+    for model in two.model.unique():
+        row = {"model": f"`{model}`"}
+        for place, there in (("home", ~elsewhere), ("elsewhere", elsewhere)):
+            means = two[there & (two.model == model)].groupby("window_ms").score.mean()
+            row |= {
+                f"{place}, {words}": f"{means[ms]:.2f}" for ms, words in LENGTHS.items() if ms in means.index
+            }
+        rows.append(row)
+    return markdown_table(pd.DataFrame(rows), labels=1)
+
+
+def _ours(table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["model"] == "cca"]
+
+
 def _range(shares: pd.Series) -> str:
     low, high = (f"{100 * share:.0f}" for share in (shares.min(), shares.max()))
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
-VIEWS: dict[str, Callable[[Tables], str]] = {"scores": scores, "errors": errors, "hardest": hardest}
+VIEWS: dict[str, Callable[[Tables], str]] = {
+    "scores": scores, "errors": errors, "hardest": hardest, "behaviour": behaviour, "baselines": baselines,
+}  # fmt: skip
