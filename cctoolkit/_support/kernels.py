@@ -44,9 +44,10 @@ from ..errors import ParameterError
 from .atomic import replacing
 from .cache_folder import cache_dir
 from .fingerprint import UnknownValueError, fingerprint
+from .parts import Nestable
 from .waiting import compiling
 
-__all__ = ["callback", "inlined", "kernel"]
+__all__ = ["callback", "inlined", "kernel", "part"]
 
 _config: Any = numba.config
 _CHECK_BYTES = 16
@@ -75,15 +76,32 @@ def kernel(function: Any = None, **options: Any) -> Any:
     """
     if function is None:
         return functools.partial(kernel, **options)
-    compiled: Any = numba.njit(nogil=True, **options)(function)
+    compiled = part(function, nogil=True, no_cfunc_wrapper=True, **options)
     if not _config.DISABLE_JIT:
         compiled._cache = _KernelCache(function, compiled.targetoptions)
     return compiled
 
 
-#: Decorator of a part of a kernel. It is compiled into every caller, so that its results stay in registers. It should
-#: take numbers, records and addresses: the references of an array are counted at every call.
-inlined: Any = numba.njit(forceinline=True)
+def part(function: Any = None, **options: Any) -> Any:
+    """Compile a function that only kernels call, as a part of each of them; the options are those of `kernel`.
+
+    Parameters
+    ----------
+    function : function
+        Omitted if there are options.
+    **options
+        Options of :func:`numba.njit`.
+    """
+    if function is None:
+        return functools.partial(part, **options)
+    if _config.DISABLE_JIT:
+        return function
+    return Nestable(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+
+
+#: Decorator of a part that is repeated in its callers instead of called, so that its results stay in registers. It
+#: should take numbers, records and addresses: the references of an array are counted at every call.
+inlined: Any = part(forceinline=True)
 
 
 def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, **options: Any) -> Any:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-import numba
 import numpy as np
 
-from .._support.kernels import kernel
+from .._support.kernels import kernel, part
 from ..errors import ParameterError
 from .base import DROP, PASS, Aqm
 
 __all__ = ["Abc", "IntegerAbc", "activities"]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def measure(p, s, packet, now_ns):
     """Activity meter (section 3.2): log2 of the rate of an aggregate over its reference rate."""
     a = min(packet.aggregate, len(s.volume) - 1)
@@ -240,7 +239,7 @@ def logarithms() -> np.ndarray:
     return np.round(ONE * np.log2(1 + (np.arange(STEPS) + 0.5) / STEPS)).astype(np.int64)
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def leading_one(x):
     """Position of the leading one, from 0, of x > 0 (in P4: a longest-prefix match)."""
     n = -1
@@ -250,21 +249,21 @@ def leading_one(x):
     return n
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def log2_fixed(p, x):
     """log2 of a positive integer, from the table."""
     e = leading_one(x)
     return (e << 16) + p.log_table[((x << BITS) >> e) & (STEPS - 1)]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def steps_between(last_ns, now_ns, step_ns, reciprocal):
     """Whole decay steps (1/1024 half-life each) since `last_ns`; the division is a multiplication by the reciprocal."""
     elapsed = min(now_ns - last_ns, step_ns << (BITS + 6))  # nothing is left after 64 half-lives
     return (elapsed * reciprocal) >> 40
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def decayed(p, x, steps):
     """x after this many decay steps."""
     shift = _POWER_BITS + (steps >> BITS)
@@ -273,7 +272,7 @@ def decayed(p, x, steps):
     return (x * p.power_table[steps & (STEPS - 1)] + (1 << (shift - 1))) >> shift
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def measure_fixed(p, s, packet, now_ns):
     """The activity meter in integers, with 16 fractional bits."""
     a = min(packet.aggregate, len(s.volume) - 1)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from .._support.kernels import part
 from ..errors import ParameterError
 from .abc import ONE, Abc, leading_one
 from .base import DROP, PASS
@@ -51,7 +51,7 @@ def octaves(bits: int, width: int = 32) -> tuple[np.ndarray, np.ndarray]:
     return first, np.maximum(1 << e >> bits, 1)
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def octave(x, bits):
     """Index of x > 0 in such a table."""
     e = leading_one(x)
@@ -122,7 +122,7 @@ def average_gains(ratio: float, min_shift: int) -> tuple[np.ndarray, np.ndarray]
     return np.array(shifts)[nearest], np.array(furthers)[nearest]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def add_and_sum(sums, cycles, a, epoch, epoch_mask, increment, lost_bits):
     """The sum of this epoch, including the increment of this packet, plus that of the previous epoch.
 
@@ -143,7 +143,7 @@ def add_and_sum(sums, cycles, a, epoch, epoch_mask, increment, lost_bits):
     return min(total, _WORD)
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def measure_tofino(p, s, packet, now_ns):
     """The activity meter, with 16 fractional bits."""
     a = min(packet.aggregate, p.last_aggregate)

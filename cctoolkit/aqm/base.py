@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -13,6 +12,7 @@ from numba.extending import intrinsic
 from .._support.algorithm.base import Algorithm
 from .._support.algorithm.checks import share
 from .._support.algorithm.random import random
+from .._support.kernels import part
 
 __all__ = ["DROP", "DROP_LATE", "MARK", "PACKET", "PASS", "QUEUE", "Aqm", "delay_ns", "peer", "random"]
 
@@ -158,7 +158,7 @@ def peer(typingctx: Any, queue: Any, index: Any) -> Any:
     return signature, code
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def delay_ns(queue, now_ns):
     """How long the packet at the head has waited, for use in a function of an AQM.
 

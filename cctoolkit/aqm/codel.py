@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import MARK, PASS, Aqm
 
 __all__ = ["CoDel"]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def control_law(interval_ns, t_ns, count):
     """RFC 8289, section 5.6: the time of the next drop."""
     return t_ns + int(interval_ns / math.sqrt(count))

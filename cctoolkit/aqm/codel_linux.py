@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import MARK, PASS, Aqm
 
@@ -16,13 +15,13 @@ __all__ = ["LinuxCoDel"]
 _ONE = 65535
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def newton_step(inverse_root, count):
     """A better 1/sqrt(count) from an approximate one, in units of 2**-16: x (3 - count x²) / 2."""
     return ((((3 << 32) - count * inverse_root * inverse_root) >> 2) * inverse_root) >> 31
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def control_law(interval_ns, t_ns, inverse_root):
     """The time of the next drop."""
     return t_ns + ((interval_ns * inverse_root) >> 16)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import DROP_LATE, MARK, PASS, Aqm, delay_ns
 
@@ -22,7 +22,7 @@ _EXACT = 16  # counts with their own entry in the NPU's table
 _MASK = 0xFFFFFFFF
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def bit_length(x):
     """Position of the leading one, from 1; 0 for 0 (in P4: a longest-prefix match)."""
     n = 0
@@ -32,7 +32,7 @@ def bit_length(x):
     return n
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def drop_gap(p, count):
     """interval / sqrt(count), exactly or by the NPU's tables."""
     if not p.by_table:
@@ -42,7 +42,7 @@ def drop_gap(p, count):
     return p.class_ns[bit_length(count)]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def listing_1(p, s, stats, violated, now_ns):
     """Listing 1 of the paper, from "if_1" to "if_4"; `violated` if the delay is not below the target."""
     if not violated:  # if_1
@@ -205,7 +205,7 @@ def math_unit(interval_ns: int) -> tuple[np.ndarray, int]:
     return np.array([0] * 4 + [round(interval_ns / math.sqrt(m / 8) / 2**scale) for m in range(4, 16)]), scale
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def math_unit_gap(p, count):
     """interval / sqrt(count) by the math unit, off by -0.7 % to +12.5 %."""
     m, k = count << 3, 0
@@ -215,7 +215,7 @@ def math_unit_gap(p, count):
     return (p.table[m] << p.scale) >> k
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def due(p, now_ns, drop_next_ns):
     """Whether drop_next <= now, in the timestamps of the chip."""
     if not p.wrap:

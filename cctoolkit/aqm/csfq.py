@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import DROP, PASS, Aqm, random
 
@@ -19,7 +19,7 @@ __all__ = ["Csfq"]
 _MOST_CUTS = 28  # 0.99**28 is three quarters
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def averaged(rate_bps, bits, elapsed_ns, memory_ns):
     """The rate estimate after another packet of `bits`, `elapsed_ns` after the previous one: equation (3)."""
     x = elapsed_ns / memory_ns
@@ -29,7 +29,7 @@ def averaged(rate_bps, bits, elapsed_ns, memory_ns):
     return new + math.exp(-x) * rate_bps
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def edge_rate(p, s, packet, now_ns):
     """The label written by the edge: rate of the flow over its weight (sections 3.1 and 3.3)."""
     a = min(packet.aggregate, len(s.flow_bps) - 1)
@@ -40,7 +40,7 @@ def edge_rate(p, s, packet, now_ns):
     return s.flow_bps[a] / p.weight_of[a]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def estimate_share(p, s, queue, label, now_ns):
     """Estimate the fair share alpha from rates that already count this packet (figure 3)."""
     congested = s.arrival_bps >= queue.rate_bps

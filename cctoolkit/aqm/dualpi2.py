@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import (
     DROP,
@@ -24,7 +24,7 @@ __all__ = ["DualPi2", "IntegerDualPi2"]
 _L = 0  # the low latency queue; 1 is the classic queue
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def laqm(p, delay):
     """Marking probability of the native L4S AQM: a ramp, or a step if the range is 0 (figure 4 of the RFC)."""
     if delay >= p.min_threshold_ns + p.range_ns:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numba
-
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import (
     DROP,
@@ -23,7 +22,7 @@ __all__ = ["LinuxDualPi2"]
 _L = 0  # the low latency queue; 1 is the classic queue
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def both(probability, queue):
     """True with the square of the probability: two draws, the second only if the first succeeds."""
     return random(queue) < probability and random(queue) < probability

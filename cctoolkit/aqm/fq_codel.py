@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from .base import MARK, PASS
 from .codel import CoDel
 
 __all__ = ["FqCoDel"]
 
-_codel = numba.njit(error_model="numpy")(CoDel.on_dequeue)
+_codel = part(error_model="numpy")(CoDel.on_dequeue)
 
 
 class FqCoDel(CoDel):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import DROP, MARK, PASS, Aqm, peer, random
 from .pi2 import identification, is_scalable
@@ -15,7 +15,7 @@ from .pi2 import identification, is_scalable
 __all__ = ["IRed", "IntegerIRed", "red_probabilities"]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def notify(p, s, stats, now_ns):
     """Send a notification from the egress to the ingress, which it reaches after the recirculation."""
     stats.notifications += 1
@@ -26,7 +26,7 @@ def notify(p, s, stats, now_ns):
         stats.lost_notifications += 1
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def receive(p, s, now_ns):
     """Raise the drop flag if a notification has reached the ingress."""
     while s.waiting > 0 and s.arrives_ns[s.first] <= now_ns:

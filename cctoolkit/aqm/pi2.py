@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import (
     DROP_LATE,
@@ -35,7 +35,7 @@ def identification(name: str, identifier: str) -> dict[str, bool]:
     return {"by_dscp": identifier == "dscp", "by_any_ect": identifier == "any_ect"}
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def pi_step(probability, delay, old_delay, target, alpha, beta):
     """The controller's new probability: adds alpha (delay - target) + beta (delay - old delay); delays in ns.
 
@@ -46,7 +46,7 @@ def pi_step(probability, delay, old_delay, target, alpha, beta):
     return min(max(probability + step * 1e-9, 0.0), 1.0)
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def is_scalable(p, packet):
     """Whether a packet is scalable, according to the parameter `identifier`."""
     if p.by_dscp:
@@ -56,7 +56,7 @@ def is_scalable(p, packet):
     return packet.ecn % 2 == 1
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def signal(p, probability, queue, packet):
     """Whether to signal: with `coupling` times the probability if scalable, else with its square (two draws)."""
     if is_scalable(p, packet):
@@ -148,7 +148,7 @@ class Pi2(Aqm):
         return PASS
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def send_update(p, s, now_ns):
     """Send the computed probability to the data plane."""
     if s.waiting == len(s.update_p):  # nothing has left for so long that the oldest update is superseded
@@ -160,7 +160,7 @@ def send_update(p, s, now_ns):
     s.waiting += 1
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def receive_updates(s, now_ns):
     """Apply the newest probability that has arrived in the data plane."""
     while s.waiting > 0 and s.update_at_ns[s.first] <= now_ns:
@@ -260,7 +260,7 @@ class TofinoPi2(Aqm):
 ONE = 1 << 16  # probabilities of the data plane have 16 fractional bits
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def fixed_point(probability, bits):
     """A probability (at most 1) as a fixed-point number with `bits` fractional bits, for the data plane."""
     return np.int64(min(probability, 1.0) * (1 << bits) + 0.5)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import DROP, MARK, PASS, Aqm, random
 
 __all__ = ["Pie", "tuning"]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def tuning(probability):
     """Factor for changes of the probability (RFC 8033, section 4.2): small probabilities change in small steps."""
     if probability < 0.000001:
@@ -30,13 +29,13 @@ def tuning(probability):
     return 1.0
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def current_delay_ns(queue):
     """``current_qdelay`` of the RFC."""
     return queue.last_delay_ns if queue.packets > 0 else 0
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def has_room(queue, packet):
     """Whether the buffer has room for this packet."""
     return queue.packets < queue.limit_packets and queue.bytes + packet.bytes <= queue.limit_bytes

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import Cca, random
 
@@ -18,7 +18,7 @@ __all__ = ["Bbr"]
 
 STARTUP, DRAIN, PROBE_BW, PROBE_RTT = range(4)
 
-_inner = numba.njit(error_model="numpy")
+_inner = part(error_model="numpy")
 
 
 # ---- the model of the path (section 4.1) -----------------------------------------------------------------------------
@@ -37,26 +37,25 @@ def update_round(s, flow, ack):
 @_inner
 def remember_max(values, rounds, value, now, length):
     """Running maximum over `length` round trips, from the best values of three successive parts (Linux's minmax)."""
+    # element by element: numba compiles the assignment of a slice for a second and more
     if value >= values[0] or now - rounds[2] > length:
-        values[:] = value
-        rounds[:] = now
+        values[0] = values[1] = values[2] = value
+        rounds[0] = rounds[1] = rounds[2] = now
         return
     if value >= values[1]:
-        values[1:] = value
-        rounds[1:] = now
+        values[1] = values[2] = value
+        rounds[1] = rounds[2] = now
     elif value >= values[2]:
         values[2] = value
         rounds[2] = now
     age = now - rounds[0]
     while now - rounds[0] > length:  # the best value has expired
-        values[:2] = values[1:]
-        rounds[:2] = rounds[1:]
-        values[2] = value
-        rounds[2] = now
+        values[0], values[1], values[2] = values[1], values[2], value
+        rounds[0], rounds[1], rounds[2] = rounds[1], rounds[2], now
     # a quarter of the window has passed without a second best, or half of it without a third
     if age <= length and rounds[1] == rounds[0] and age > length // 4:
-        values[1:] = value
-        rounds[1:] = now
+        values[1] = values[2] = value
+        rounds[1] = rounds[2] = now
     elif age <= length and rounds[2] == rounds[1] and age > length // 2:
         values[2] = value
         rounds[2] = now

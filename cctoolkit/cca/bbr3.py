@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import Cca, random
 from .bbr import in_network
@@ -24,7 +24,7 @@ INIT, REFILLING, STARTING, FEEDBACK, STOPPING = range(5)
 
 INFINITE = 1e18  # packets, or bit/s: no bound
 
-_inner = numba.njit(error_model="numpy")
+_inner = part(error_model="numpy")
 
 
 # ---- State machine ---------------------------------------------------------------------------------------------------

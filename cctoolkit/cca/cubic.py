@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import Cca
 from .reno import slow_start
@@ -16,7 +15,7 @@ __all__ = ["Cubic"]
 _MS = 1_000_000
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def hystart_found(s, flow, ack, now_ns):
     """Whether to leave slow start."""
     if now_ns - s.train_ns <= 2 * _MS:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import Cca
 from .reno import slow_start
@@ -14,7 +13,7 @@ from .reno import slow_start
 __all__ = ["Htcp"]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def increase(delta_s, beta, threshold_s, min_rtt_ns, rtt_scaling):
     """Packets per round trip, `delta_s` after the last congestion: the paper's alpha(Δ), fair for any beta."""
     f = 1.0
@@ -26,7 +25,7 @@ def increase(delta_s, beta, threshold_s, min_rtt_ns, rtt_scaling):
     return 2 * (1 - beta) * f
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def measure(s, flow, ack, now_ns):
     """Update the largest RTT, the smoothed throughput, and its maximum since the last congestion."""
     if ack.rtt_ns >= 0 and not flow.in_rto:
@@ -47,7 +46,7 @@ def measure(s, flow, ack, now_ns):
         s.since_ns = now_ns
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def back_off(s, flow):
     """Adaptive backoff: empty the queue, provided that the throughput says that the path has not changed."""
     steady = 0.8 * s.old_max_rate_pps <= s.max_rate_pps <= 1.2 * s.old_max_rate_pps

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import Cca
 from .reno import slow_start
@@ -14,7 +13,7 @@ from .reno import slow_start
 __all__ = ["Prague"]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def pace(flow, window):
     """Pace at window/srtt, or twice that in slow start, to avoid bursts.
 
@@ -25,7 +24,7 @@ def pace(flow, window):
     flow.pacing_bps = 2 * rate if flow.cwnd < flow.ssthresh / 2 else rate
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def set_window(s, flow, window):
     """Linux: whole packets are sent, so the window is rounded up, and pacing makes up for the difference."""
     flow.cwnd = math.ceil(window)

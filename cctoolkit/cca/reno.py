@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from .base import Cca
 
 __all__ = ["Reno", "slow_start"]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def slow_start(flow, packets):
     """RFC 5681, section 3.1: grow by the delivered packets up to ssthresh; return the packets left over."""
     if flow.cwnd >= flow.ssthresh:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numba
-
+from .._support.kernels import part
 from ..errors import ParameterError
 from .base import Cca
 from .reno import slow_start
@@ -14,7 +13,7 @@ from .reno import slow_start
 __all__ = ["Vegas"]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def grow_as_reno(flow, ack):
     if flow.may_grow:
         left = slow_start(flow, float(ack.acked))

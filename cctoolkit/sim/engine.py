@@ -29,11 +29,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from .._support.algorithm.random import random
-from .._support.kernels import kernel
+from .._support.kernels import kernel, part
 from .layout import (
     ACKNOWLEDGEMENT,
     CONNECTING,
@@ -104,7 +103,7 @@ _MS = 1_000_000
 #: Room that each event leaves in pools and buffers for the next one, apart from sending.
 _RESERVE = 64
 
-_inner = numba.njit(error_model="numpy")
+_inner = part(error_model="numpy")
 
 
 # ---- the heap over flows ---------------------------------------------------------------------------------------------

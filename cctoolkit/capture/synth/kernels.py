@@ -13,12 +13,11 @@ side and back: the answer of side `s` to a packet that passes at ``t`` is sent a
 from __future__ import annotations
 
 import math
-from typing import Any, no_type_check
+from typing import no_type_check
 
-import numba
 import numpy as np
 
-from ..._support.kernels import kernel
+from ..._support.kernels import kernel, part
 
 # ---- constants of the model; cctoolkit.capture.synth.mawi explains them
 SCAN, PROBE, DNS, UDP, QUIC, WEB, LONG = range(7)
@@ -163,13 +162,7 @@ CONTROL = np.dtype(
 DONE, PART_FULL, GROW_PACKETS, GROW_FLOWS = range(4)
 
 
-def _helper(function: Any) -> Any:
-    """Compile only as part of the kernels below, which halves the compile time."""
-    options: Any = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return numba.njit(**options)(function)
-
-
-@_helper
+@part
 @no_type_check
 def _mix(x):
     """Finaliser of splitmix64."""
@@ -178,7 +171,7 @@ def _mix(x):
     return x ^ x >> np.uint64(31)
 
 
-@_helper
+@part
 @no_type_check
 def _uniform(f):
     """Uniform in [0, 1), from the record's own generator (splitmix64)."""
@@ -186,20 +179,20 @@ def _uniform(f):
     return np.float64(_mix(f.rng) >> np.uint64(11)) * 2.0**-53
 
 
-@_helper
+@part
 @no_type_check
 def _exponential(f, mean):
     return -math.log(1.0 - _uniform(f)) * mean
 
 
-@_helper
+@part
 @no_type_check
 def _lognormal(f, median, sigma):
     radius = math.sqrt(-2.0 * math.log(1.0 - _uniform(f)))
     return median * math.exp(sigma * radius * math.cos(2.0 * math.pi * _uniform(f)))
 
 
-@_helper
+@part
 @no_type_check
 def _pareto(f, alpha, minimum, most):
     """Pareto distributed, truncated at `most`; `alpha` is the exponent of the cumulative distribution."""
@@ -207,13 +200,13 @@ def _pareto(f, alpha, minimum, most):
     return (low - _uniform(f) * (low - high)) ** (-1.0 / alpha)
 
 
-@_helper
+@part
 @no_type_check
 def _below(f, n):
     return np.int64(_uniform(f) * n)
 
 
-@_helper
+@part
 @no_type_check
 def _draw(f, c, flow_id):
     """Fill in the constant properties of flow `flow_id`."""
@@ -353,21 +346,21 @@ def describe(control, ids, flows):
         _draw(flows[i], control[0], ids[i])
 
 
-@_helper
+@part
 @no_type_check
 def _clock(f, side, stamp_ns):
     """Timestamp clock of a side, in ms."""
     return (f.clock[side] + stamp_ns // _MS) & _WORD
 
 
-@_helper
+@part
 @no_type_check
 def _late(f, side):
     """Delay of an answer of this side beyond its base round trip, in ns."""
     return np.int64(_exponential(f, f.jitter_ns[side]))
 
 
-@_helper
+@part
 @no_type_check
 def _emit(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr, event, left, right):
     """Emit a packet that passes the tap at `t`, or right after the previous one; return the time."""
@@ -421,21 +414,21 @@ def _emit(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr, ev
     return t
 
 
-@_helper
+@part
 @no_type_check
 def _send(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr):
     """Emit an ordinary segment."""
     return _emit(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr, ORDINARY, 0, 0)
 
 
-@_helper
+@part
 @no_type_check
 def _datagram(f, c, pool, heads, d, t, payload):
     """Emit a packet that is not TCP."""
     return _emit(f, c, pool, heads, d, t, 0, 0, 0, 0, payload, 0, ORDINARY, 0, 0)
 
 
-@_helper
+@part
 @no_type_check
 def _begin_object(f):
     """Draw the size of the next object of a download or upload."""
@@ -446,7 +439,7 @@ def _begin_object(f):
     f.previous_n = 0
 
 
-@_helper
+@part
 @no_type_check
 def _born(f, c, pool, heads, t):
     """Emit the first packets of a flow; return whether there will be more."""
@@ -525,7 +518,7 @@ def _born(f, c, pool, heads, t):
     return True
 
 
-@_helper
+@part
 @no_type_check
 def _request(f, c, pool, heads):
     """The initiator sends a request; the responder acknowledges at once and answers later."""
@@ -543,7 +536,7 @@ def _request(f, c, pool, heads):
     f.next_ns = acked + np.int64(_exponential(f, 10e6))
 
 
-@_helper
+@part
 @no_type_check
 def _datagrams(f, c, pool, heads):
     """A round of QUIC-like datagrams, a small one back for every fourth; return whether there will be more."""
@@ -560,7 +553,7 @@ def _datagrams(f, c, pool, heads):
     return f.left > 0
 
 
-@_helper
+@part
 @no_type_check
 def _round(f, c, pool, heads):
     """Emit a window of segments, its ACKs, and the recovery of at most one lost segment."""
@@ -728,7 +721,7 @@ def _round(f, c, pool, heads):
             f.next_ns = y + np.int64(_exponential(f, 50e6))
 
 
-@_helper
+@part
 @no_type_check
 def _close(f, c, pool, heads):
     """End the flow: FIN, FIN and ACK, or a RST, or silence."""

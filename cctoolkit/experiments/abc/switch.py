@@ -15,9 +15,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from ..._support.kernels import part
 from ...aqm import DROP, DROP_LATE, PASS, Abc
 from ...scenario import Scenario
 from .limiter import PACKETS_PER_S
@@ -28,7 +28,7 @@ _FRAME = 1514  # bytes of a full TCP packet
 #: The limiter in frames of that size. The simulator's links count bytes, so all packets must have one size.
 LIMITER_MBPS = PACKETS_PER_S * _FRAME * 8e-6
 
-_activity_aqm = numba.njit(error_model="numpy")(Abc.on_enqueue)
+_activity_aqm = part(error_model="numpy")(Abc.on_enqueue)
 
 
 class SwitchAbc(Abc):

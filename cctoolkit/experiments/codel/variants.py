@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numba
-
+from ..._support.kernels import part
 from ...aqm import MARK, PASS, Aqm, CoDel, NpuCoDel, P4CoDel, delay_ns
 from ...aqm.codel_p4 import drop_gap, math_unit, math_unit_gap
 from ...errors import ParameterError
@@ -25,7 +24,7 @@ _MATH_UNIT = SQUARE_ROOTS.index("math unit")
 _MASK = 0xFFFFFFFF
 
 
-_rfc_8289 = numba.njit(error_model="numpy")(CoDel.on_dequeue)
+_rfc_8289 = part(error_model="numpy")(CoDel.on_dequeue)
 
 
 class CountingCoDel(CoDel):
@@ -57,7 +56,7 @@ class AlwaysAfreshCoDel(CountingCoDel):
         return _rfc_8289(p, s, stats, queue, packet, now_ns)
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def _gap(p, count):
     if count == 1:
         return p.interval_ns  # a constant in all programs

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from ..._support.kernels import part
 from ...aqm.base import DROP, DROP_LATE, MARK, PASS, random
 from ...aqm.codel_p4 import PisaCoDel
 from ...aqm.dualpi2 import DualPi2
@@ -38,12 +38,12 @@ def _logs() -> dict[str, Any]:
     }
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def _left(s, packet, now_ns):
     s.delays[1 - packet.ecn % 2, min((now_ns - packet.enqueued_ns) // _BIN_NS, _BINS - 1)] += 1
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def _dropped(s, now_ns, drop_ns, gap_ns):
     if s.noted < _DROPS:
         s.dropped_at_ns[s.noted] = now_ns
@@ -52,25 +52,25 @@ def _dropped(s, now_ns, drop_ns, gap_ns):
     s.noted += 1
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def _before_arrival(s):
     """Note when iRED's flag is raised, if a notification that is due raises it now."""
     if not s.flag and s.waiting > 0:
         s.raised_ns = s.arrives_ns[s.first]
 
 
-@numba.njit(error_model="numpy")
+@part(error_model="numpy")
 def _dropped_on_arrival(p, s, queue, now_ns):
     since_ns = now_ns - s.raised_ns + p.recirculation_ns
     waits_ns = now_ns - queue.head_enqueued_ns if queue.packets > 0 else 0
     _dropped(s, now_ns, since_ns, since_ns + waits_ns)
 
 
-_pi2_dequeue = numba.njit(error_model="numpy")(TofinoPi2.on_dequeue)
-_ired_dequeue = numba.njit(error_model="numpy")(IRed.on_dequeue)
-_ired_enqueue = numba.njit(error_model="numpy")(IRed.on_enqueue)
-_dualpi2_dequeue = numba.njit(error_model="numpy")(DualPi2.on_dequeue)
-_codel_dequeue = numba.njit(error_model="numpy")(PisaCoDel.on_dequeue)
+_pi2_dequeue = part(error_model="numpy")(TofinoPi2.on_dequeue)
+_ired_dequeue = part(error_model="numpy")(IRed.on_dequeue)
+_ired_enqueue = part(error_model="numpy")(IRed.on_enqueue)
+_dualpi2_dequeue = part(error_model="numpy")(DualPi2.on_dequeue)
+_codel_dequeue = part(error_model="numpy")(PisaCoDel.on_dequeue)
 
 
 class WatchedPi2(TofinoPi2):
@@ -176,8 +176,8 @@ class PublishedIRed(IRed):
         return PASS
 
 
-_published_dequeue = numba.njit(error_model="numpy")(PublishedIRed.on_dequeue)
-_published_enqueue = numba.njit(error_model="numpy")(PublishedIRed.on_enqueue)
+_published_dequeue = part(error_model="numpy")(PublishedIRed.on_dequeue)
+_published_enqueue = part(error_model="numpy")(PublishedIRed.on_enqueue)
 
 
 class WatchedPublishedIRed(PublishedIRed):
