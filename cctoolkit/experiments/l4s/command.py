@@ -47,8 +47,8 @@ def run(
     seeds : int
         Runs of each case.
     testbed : bool
-        Real Linux, compared with the simulator (:mod:`.kernel`); needs a kernel for the testbed's ``uml`` backend. Its runs
-        stay in ``kernel/`` and are not run again.
+        Real Linux, compared with the simulator (:mod:`.kernel`); needs a kernel for the testbed's ``uml`` backend.
+        Its runs stay in ``kernel/`` and are not run again.
     workers : int, optional
         Processes; all cores by default.
 

@@ -113,9 +113,7 @@ def test_3(tables: Tables) -> Figures:
 
 def _shares(table: pd.DataFrame) -> go.Figure:
     panels = [(flows, scheme) for flows in ("CUBIC", "BBR") for scheme in ("one queue", "RTT")]
-    fig = _panels(
-        2, 2, [", ".join(p) for p in panels], "Test 3: a flow with 10 ms and one with a longer RTT"
-    )
+    fig = _panels(2, 2, [", ".join(p) for p in panels], "Test 3: a flow with 10 ms and one with a longer RTT")
     for i, (flows, scheme) in enumerate(panels):
         part = table[(table.flows == flows) & (table.scheme == scheme)]
         at = {"row": i // 2 + 1, "col": i % 2 + 1}
