@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..._support.markdown import markdown_table
+from ..._support.words import plural
 from ...plot.style import COLOURS, figure
 from ..kept import made
 
@@ -77,8 +78,8 @@ def conditions(tables: Tables) -> str:
     left_out = f" Larger inputs would take longer than a minute: {', '.join(short)}." if short else ""
     runs = int(found.runs.max())
     return (
-        f"Medians of {runs} run{'s' * (runs > 1)}, the largest memory. The load from other "
-        f"work was {load:g} when they began.{left_out}"
+        f"Times are medians of {plural(runs, 'run')}, memory is the largest of them. At the start, other work put a load "
+        f"of {load:g} on the machine.{left_out}"
     )
 
 
