@@ -78,8 +78,8 @@ def conditions(tables: Tables) -> str:
     left_out = f" Larger inputs would take longer than a minute: {', '.join(short)}." if short else ""
     runs = int(found.runs.max())
     return (
-        f"Times are medians of {plural(runs, 'run')}, memory is the largest of them. At the start, other work put a load "
-        f"of {load:g} on the machine.{left_out}"
+        f"Times are medians of {plural(runs, 'run')}, memory is the largest of them. At the start, other work put a "
+        f"load of {load:g} on the machine.{left_out}"
     )
 
 
