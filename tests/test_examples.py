@@ -8,6 +8,8 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +29,34 @@ PLACES = ("cctoolkit", "cctoolkit.analysis.metrics", "cctoolkit.aqm", "cctoolkit
           "cctoolkit.separation.router", "cctoolkit.separation.replay")  # fmt: skip
 
 
+REFERENCE = Path(__file__).parents[1] / "docs" / "api"
+
+
 def _plain(value: Any) -> Any:
     """The Python function behind a compiled one."""
     return getattr(value, "py_func", getattr(value, "_defn", value))
 
 
+def in_reference() -> Iterator[str]:
+    """The names that the book's reference lists."""
+    for path in sorted(REFERENCE.glob("*.rst")):
+        module = "cctoolkit"
+        for line in path.read_text().splitlines():
+            if heading := re.match(r"\.\. (?:current)?module:: (\S+)", line):
+                module = heading[1]
+            elif name := re.fullmatch(r"   ~?([A-Za-z_][\w.]*)", line):
+                yield f"{module}.{name[1]}"
+
+
 def public() -> dict[str, Any]:
     """Every public function and class of ours, once, by the name it is used by."""
+    names = [f"{place}.{name}" for place in PLACES for name in importlib.import_module(place).__all__]
     found: dict[int, tuple[str, Any]] = {}
-    for place in PLACES:
-        module = importlib.import_module(place)
-        for name in module.__all__:
-            value = _plain(getattr(module, name))
-            ours = getattr(value, "__module__", "").startswith("cctoolkit.")
-            if ours and (inspect.isfunction(value) or inspect.isclass(value)):
-                found.setdefault(id(value), (f"{place}.{name}", value))
+    for name in (*names, *in_reference()):
+        value = _plain(pkgutil.resolve_name(name))
+        ours = getattr(value, "__module__", "").startswith("cctoolkit.")
+        if ours and (inspect.isfunction(value) or inspect.isclass(value)):
+            found.setdefault(id(value), (name, value))
     return dict(found.values())
 
 
@@ -69,7 +84,8 @@ LONG = {
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     value = PUBLIC[name]
-    names = {"cct": cct, "np": np, "pd": pd}
+    module = importlib.import_module(value.__module__)
+    names = {n: getattr(module, n) for n in module.__all__} | {"cct": cct, "np": np, "pd": pd}
     finder = doctest.DocTestFinder(recurse=inspect.isclass(value))
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     report: list[str] = []

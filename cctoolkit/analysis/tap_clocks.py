@@ -41,6 +41,17 @@ class Clocks:
         How far packets contradict steady clocks: coarse or late timestamps, or a clock that was set.
     start_ns, length_ns : int
         The time covered by both taps, by the ingress tap's clock.
+
+    See Also
+    --------
+    fit_clocks : makes it
+    cctoolkit.compare_taps : of two captures
+
+    Examples
+    --------
+    >>> run = cct.example("cubic")
+    >>> cct.compare_taps(run.ingress, run.egress).clocks.offset_ns  # they agree to within 2 µs
+    (-1862.0, 1362.0)
     """
 
     offset_ns: tuple[float, float] | None = None
@@ -94,6 +105,19 @@ def fit_clocks(ts_ns: np.ndarray, delay_ns: np.ndarray, forward: np.ndarray) -> 
     fits, it is the one contradicted least. Slopes are those of Moon, Skelly and Towsley, "Estimation and Removal of
     Clock Skew from Network Delay Measurements", INFOCOM 1999. A drift below the noise of the timestamps counts as
     none.
+
+    See Also
+    --------
+    cctoolkit.compare_taps : finds the packets that both captures have
+
+    Examples
+    --------
+    An egress clock that is 0.3 ms ahead, and 0.1 ms on the way in each direction:
+
+    >>> ts_ns = 10_000_000 * np.arange(1000)
+    >>> forward = np.arange(1000) % 2 == 0
+    >>> fit_clocks(ts_ns, 300_000 + np.where(forward, 100_000, -100_000), forward).offset_ns
+    (200000.0, 400000.0)
     """
     if not len(ts_ns):
         return Clocks()

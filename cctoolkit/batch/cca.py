@@ -38,6 +38,18 @@ class BatchClassifier(Protocol):
         Name of the model including its version; predictions under a name are never repeated.
     slot_ms : float
         Slot length that it requires, in ms.
+
+    See Also
+    --------
+    SavedModel : a classifier that was saved
+
+    Examples
+    --------
+    >>> class Constant:
+    ...     name, slot_ms = "constant-1", 100.0
+    ...     def predict_slots(self, slots):
+    ...         return slots[["flow_id"]].drop_duplicates().assign(cca="cubic", probability=1.0)
+    >>> classifier: BatchClassifier = Constant()
     """
 
     name: str
@@ -64,6 +76,16 @@ class SavedModel:
     ------
     ParameterError, SchemaError
         The model does not exist, or is damaged.
+
+    See Also
+    --------
+    cctoolkit.identify.load : opens a model
+    BatchClassifier : what the batch needs of a classifier
+
+    Examples
+    --------
+    >>> SavedModel("cca").slot_ms
+    1.0
     """
 
     def __init__(self, model: str | os.PathLike[str]) -> None:

@@ -227,6 +227,17 @@ class Explorer:
         Distribution of the RTTs.
     view : ipywidgets.VBox
         All of the above.
+
+    See Also
+    --------
+    explore : makes it
+
+    Examples
+    --------
+    >>> explorer = cct.explore(cct.example("bufferbloat").ingress)
+    >>> explorer.search.value = "5001"  # only flows with this port
+    >>> len(explorer.table.options) > 0
+    True
     """
 
     def __init__(self, cap: Capture) -> None:

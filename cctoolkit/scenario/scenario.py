@@ -800,6 +800,21 @@ def read_sweep(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Scena
     ------
     ParameterError
         The file or a field is invalid; the text names both.
+
+    See Also
+    --------
+    cctoolkit.sweep : the same from a dict
+    cctoolkit.run_sweep : simulates the scenarios
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100), flows=[cct.Flow("cubic")], duration_s=2
+    ... )
+    >>> _ = Path("grid.toml").write_text(scenario.to_toml() + '[sweep]\\n"bottleneck.aqm" = ["codel", "pie"]\\n')
+    >>> [changes for changes, _ in read_sweep("grid.toml")]
+    [{'bottleneck.aqm': 'codel'}, {'bottleneck.aqm': 'pie'}]
     """
     grid = read_toml(path).get("sweep", {})
     if not isinstance(grid, Mapping):

@@ -34,7 +34,28 @@ _SHA, _RUN = "scenario_sha256", "run"
 
 
 def flow_rows(run: Run) -> pd.DataFrame:
-    """A measure with one row per flow: ``run.flows``."""
+    """A measure with one row per flow: ``run.flows``.
+
+    See Also
+    --------
+    cctoolkit.run_sweep : takes it as `measure`
+
+    Examples
+    --------
+    >>> scenario = cct.Scenario(
+    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100),
+    ...     flows=[cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=20)],
+    ...     duration_s=2,
+    ... )
+    >>> variations = cct.sweep(scenario, {"seed": [1, 2]})
+    >>> table = cct.run_sweep(variations, "flows.parquet", measure=flow_rows, workers=1)
+    >>> table[["seed", "flow_id", "cca"]]
+       seed  flow_id    cca
+    0     1        0  cubic
+    1     1        1   reno
+    2     2        0  cubic
+    3     2        1   reno
+    """
     return run.flows
 
 

@@ -37,6 +37,18 @@ class Steering:
         Time since the start in s.
     assignments : list of (int, int, int)
         Assignments so far: nanoseconds since the start, flow, queue.
+
+    See Also
+    --------
+    cctoolkit.run_testbed : calls a function with it (``control=``)
+    cctoolkit.Simulation : has the same members
+
+    Examples
+    --------
+    >>> def slower(run: Steering | cct.Simulation) -> None:
+    ...     if run.now_s > 5:
+    ...         run.set_rate(5.0)
+    >>> cct.run_testbed(scenario, "slower", control=slower)  # doctest: +SKIP
     """
 
     def __init__(

@@ -112,6 +112,17 @@ class MawiLike:
     ------
     ParameterError
         A value outside its range.
+
+    See Also
+    --------
+    cctoolkit.synth_mawi : writes a capture
+
+    Examples
+    --------
+    >>> model = MawiLike(packets=2000, seed=1)
+    >>> columns, keys = next(model.parts(2000))
+    >>> len(columns["ts_ns"])
+    2000
     """
 
     packets: int
