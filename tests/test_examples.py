@@ -42,7 +42,7 @@ def in_reference() -> Iterator[str]:
     for path in sorted(REFERENCE.glob("*.rst")):
         module = "cctoolkit"
         for line in path.read_text().splitlines():
-            if heading := re.match(r"\.\. (?:current)?module:: (\S+)", line):
+            if heading := re.match(r"\.\. (?:current|auto)?module:: (\S+)", line):
                 module = heading[1]
             elif name := re.fullmatch(r"   ~?([A-Za-z_][\w.]*)", line):
                 yield f"{module}.{name[1]}"

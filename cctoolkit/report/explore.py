@@ -107,7 +107,7 @@ def explore(cap: Capture) -> Explorer:
 
     Examples
     --------
-    >>> explorer = cct.explore(cct.example("bufferbloat").ingress)
+    >>> explorer = cct.example("bufferbloat").ingress.explore()
     >>> explorer.table.value = (3, 8)  # select two flows
     >>> explorer.detail.value
     3
@@ -234,8 +234,8 @@ class Explorer:
 
     Examples
     --------
-    >>> explorer = cct.explore(cct.example("bufferbloat").ingress)
-    >>> explorer.search.value = "5001"  # only flows with this port
+    >>> explorer = cct.example("bufferbloat").ingress.explore()
+    >>> explorer.search.value = "udp"
     >>> len(explorer.table.options) > 0
     True
     """
