@@ -35,8 +35,8 @@ def timeline(
         if flow not in rows_of and size[flow] + wire > threshold:
             if len(rows_of) == tracked:
                 order = sorted(rows_of, key=lambda f: (size[f], f))
-                smaller = order[: tracked // 2]
-                threshold = size[smaller[-1]]
+                smaller = [f for f in order[: tracked // 2] if 2 * size[f] < size[flow] + wire]
+                threshold = size[smaller[-1]] if smaller else 2 * size[order[0]]
                 for f in smaller:
                     del rows_of[f]
             if size[flow] + wire > threshold:

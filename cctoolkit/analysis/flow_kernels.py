@@ -567,8 +567,8 @@ def update(
         :data:`HOLES` rows for each of `faults`.
     used : int64 array, shape (2,)
         How many rows of `faults`, and of holes, are taken. Both have room for the same number.
-    kinds : int8 array, or None
-        What each packet is.
+    kinds : int8 array
+        Receives what each packet is, unless it has length 0.
 
     Returns
     -------
@@ -580,6 +580,7 @@ def update(
     address = directions.ctypes.data
     flow_address = flows.ctypes.data
     opening_address = openings.ctypes.data
+    wanted = kinds.size != 0
     for i in range(np.uint64(start), n):
         if i + _AHEAD < n:  # with many flows each packet is a cache miss
             line = address + np.int64(flow_id[i + _AHEAD]) * 128
@@ -611,7 +612,7 @@ def update(
         own.bytes += wire_bytes[i]
         own.payload += payload
         if flags == 0:
-            if kinds is not None:
+            if wanted:
                 kinds[i] = OTHER
             continue
 
@@ -674,7 +675,7 @@ def update(
                 if own.duplicate_run < 255:
                     own.duplicate_run += 1
             state = (state | HAS_EDGE) & ~LAST_WAS_KEEP_ALIVE
-        if kinds is not None:
+        if wanted:
             kinds[i] = kind
 
         if acknowledges and not repeats_ack:

@@ -122,6 +122,7 @@ _FAULTS = (
 )
 
 
+_NO_KINDS = np.empty(0, np.int8)
 #: Memory that the table takes for each flow, and growing state while it is copied.
 _BYTES_PER_FLOW = 400
 
@@ -168,9 +169,9 @@ class FlowStatistics:
 
     def _reserve(self, flows: int) -> None:
         """Make room for flow ids below `flows`."""
-        self._directions = grown(self._directions, 2 * flows)
-        self._flows = grown(self._flows, flows)
-        self._openings = grown(self._openings, flows)
+        self._directions = grown(self._directions, 2 * flows, moved=True)
+        self._flows = grown(self._flows, flows, moved=True)
+        self._openings = grown(self._openings, flows, moved=True)
 
     def update(
         self, packets: Capture | pd.DataFrame | dict[str, np.ndarray], keys: FlowKeys | None = None
@@ -190,7 +191,7 @@ class FlowStatistics:
         self._take_in(columns_of(packets), None if keys is None else check_keys(keys))
 
     def _take_in(
-        self, c: dict[str, np.ndarray], keys: FlowKeys | None, kinds: np.ndarray | None = None
+        self, c: dict[str, np.ndarray], keys: FlowKeys | None, kinds: np.ndarray = _NO_KINDS
     ) -> None:
         if len(c["flow_id"]) == 0:
             return

@@ -339,9 +339,9 @@ class RttPairing:
         """Make room for flow ids below `flows`."""
         if self.method == "handshake":
             self._stage = grown(self._stage, flows)
-            self._openings = grown(self._openings, flows)
+            self._openings = grown(self._openings, flows, moved=True)
         elif self.method != "data_plane":
-            self._senders = grown(self._senders, 2 * flows)
+            self._senders = grown(self._senders, 2 * flows, moved=True)
 
     def _run_exact(self, packets: kernels.Segments | kernels.Stamps, samples: kernels.Samples) -> int:
         row, found = 0, 0

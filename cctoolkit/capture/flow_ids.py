@@ -339,8 +339,8 @@ class FlowIds:
     def _reserve(self, n: int) -> None:
         """Make room for `n` more flows; the index stays between an eighth and half full."""
         used = int(self._state[0])
-        self._records = grown(self._records, used + n)
-        self._syn_options = grown(self._syn_options, used + n)
+        self._records = grown(self._records, used + n, moved=True)
+        self._syn_options = grown(self._syn_options, used + n, moved=True)
         self._touched = grown(self._touched, used + n)
         if 2 * (used + n) > len(self._index):
             self._rebuild_index(self._live(), 4 * len(self._index))
@@ -407,10 +407,11 @@ class FlowIds:
             last = self._records[live, _LAST_TS]
             now = int(np.partition(last, len(live) * 3 // 4)[len(live) * 3 // 4])
             live = live[last >= now - 2 * self._timeout_ns]
-            self._records[: len(live)] = self._records[live]
-            self._syn_options[: len(live)] = self._syn_options[live]
-            self._state[0] = len(live)
-            self._rebuild_index(np.arange(len(live)), len(self._index))
+            if len(live) < self._state[0]:
+                self._records[: len(live)] = self._records[live]
+                self._syn_options[: len(live)] = self._syn_options[live]
+                self._state[0] = len(live)
+                self._rebuild_index(np.arange(len(live)), len(self._index))
             self._retire_at = max(_RETIRE_RECORDS, 2 * len(live))  # scan only when it pays
         self._state[2] = 0
         self._part += 1

@@ -5,10 +5,11 @@ second pass:
 
 * **Bins** start at 10 µs and are merged, alternately by two and by five, whenever the stream outgrows them.
   At the end there are between ``bins / 5`` and `bins` of them, and their width is 1, 2 or 10 times a power of ten.
-* **Flows** get bins of their own while fewer than `tracked` have them, so small captures are exact. When there would
-  be one too many, the smaller half (by bytes so far) loses its bins, and from then on a flow needs more bytes than the
-  largest of those to get bins. The ``tracked / 2`` largest flows therefore always have them; what a flow sent before
-  it got them is missing, and comparing :attr:`Timeline.flow_bytes` with its total shows how much.
+* **Flows** get bins of their own while fewer than `tracked` have them, so small captures are exact. One flow more takes
+  them from flows less than half its size (by bytes so far, at most ``tracked / 2`` flows at once), and if there are
+  none, it has to grow first. Flows of about the same size therefore do not displace each other, and all that are more
+  than twice as large as the ``tracked / 2``-th largest have bins. What a flow sent before it got them is missing;
+  comparing :attr:`Timeline.flow_bytes` with its total shows how much.
 * **RTT samples** of each flow and direction are all kept up to 1024; beyond that they are a uniform random sample
   of 1024 (reservoir sampling, Vitter's algorithm R, with a counter-based generator: the same capture gives the
   same sample). A quantile q read from them is off by about sqrt(q (1 - q) / 1024) in rank: 1.6 % for the median.
@@ -32,6 +33,8 @@ __all__ = ["Timeline", "histogram_edges_ns", "wider_bins"]
 
 FIRST_WIDTH_NS = 10_000
 RESERVOIR = 1024
+_BLOCKS = (4, 16, 64, 256, RESERVOIR)  # how many samples a block of the pool has room for
+_AT_ONCE = 1 << 22  # samples sorted at once
 #: The RTT histogram has this many equal bins in every factor of two.
 HISTOGRAM_SUBBINS = 32
 
@@ -279,18 +282,27 @@ def _merge_bins(bins, used, slots, factor):
         bins.rtt_sum[old, :slots] = 0
 
 
-@kernel
-def _quantiles(count, start, pool, q, out):
-    """Linearly interpolated quantiles `q` of every block of the pool; sorts the blocks."""
-    for e in range(len(count)):
-        n = min(count[e], RESERVOIR)
-        block = pool[start[e] : start[e] + n]
-        block.sort()
-        for k in range(len(q)):
-            rank = q[k] * (n - 1)
-            low = int(rank)
-            high = min(low + 1, n - 1)
-            out[e, k] = block[low] + (rank - low) * (np.float64(block[high]) - np.float64(block[low]))
+def _quantiles(count: np.ndarray, start: np.ndarray, pool: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Linearly interpolated quantiles `q` of every block of the pool: (blocks, len(q))."""
+    out = np.empty((len(count), len(q)))
+    count = np.minimum(count, RESERVOIR)
+    least = 0
+    for most in _BLOCKS:  # blocks of about one size together, as rows of a matrix
+        of_size = np.flatnonzero((count > least) & (count <= most))
+        least = most
+        for rows in np.array_split(of_size, 1 + len(of_size) * most // _AT_ONCE):
+            n = count[rows, np.newaxis]
+            place = np.arange(most)
+            samples = pool[start[rows, np.newaxis] + np.minimum(place, n - 1)]
+            samples[place >= n] = np.inf
+            samples.sort(axis=1)
+            rank = q * (n - 1)
+            low = rank.astype(np.int64)
+            below, above = (
+                np.take_along_axis(samples, at, 1).astype(float) for at in (low, np.minimum(low + 1, n - 1))
+            )
+            out[rows] = below + (rank - low) * (above - below)
+    return out
 
 
 def histogram_edges_ns(first: int, last: int) -> np.ndarray:
@@ -319,7 +331,7 @@ class Timeline:
     Parameters
     ----------
     tracked : int
-        Most flows with time bins of their own at once; the ``tracked / 2`` largest always have them.
+        Most flows with time bins of their own at once.
     bins : int
         Most time bins; a multiple of ten.
     """
@@ -370,8 +382,8 @@ class Timeline:
             self._clock[[_CLOCK_T0, _CLOCK_LAST]] = ts[0]
             self._clock[_CLOCK_STARTED] = 1
         top = int(keys.flow_id[-1]) + 1
-        self._flows = grown(self._flows, top)
-        self._samples = self._samples._replace(entry=grown(self._samples.entry, 2 * top))
+        self._flows = grown(self._flows, top, moved=True)
+        self._samples = self._samples._replace(entry=grown(self._samples.entry, 2 * top, moved=True))
         self._flows["kind"][keys.flow_id] = _KIND_OF_PROTOCOL[keys.protocol]
         rtt_row = (rtt["packet"] - self._packets).astype(np.uint64)
         self._packets += len(ts)
@@ -400,7 +412,8 @@ class Timeline:
             if why == _OUT_OF_BINS:
                 self._widen()
             elif why == _OUT_OF_SLOTS:
-                self._evict()
+                flow = self._flows[columns["flow_id"][at]]
+                self._make_way(int(flow["bytes"]) + int(columns["wire_bytes"][at]))
             elif why == _OUT_OF_ROOM:
                 self._grow()
             else:
@@ -413,17 +426,23 @@ class Timeline:
         self._clock[_CLOCK_BIN] = 0
         self._factor = 7 - self._factor
 
-    def _evict(self) -> None:
-        """Take the bins away from the smaller half of the flows that have any."""
+    def _make_way(self, size: int) -> None:
+        """Take the bins away from flows less than half of `size`, or make larger what a flow needs to get any."""
         flow_id = self._owner[1:]
-        order = np.lexsort((flow_id, self._flows["bytes"][flow_id]))[: len(flow_id) // 2]
-        self._threshold = self._flows["bytes"][flow_id[order[-1]]]
-        self._flows["slot"][flow_id[order]] = 0
+        have = self._flows["bytes"][flow_id]
+        order = np.lexsort((flow_id, have))
+        smaller = order[: len(order) // 2]
+        smaller = smaller[2 * have[smaller] < size]
+        if not len(smaller):
+            self._threshold = 2 * have[order[0]]
+            return
+        self._threshold = have[smaller[-1]]
+        self._flows["slot"][flow_id[smaller]] = 0
         used = self.bins  # the rest was never written, and should not cost memory now
         for array in (self._bins.flow_bytes, self._bins.rtt_count, self._bins.rtt_sum):
-            array[:used, order] = 0
-        self._free[1 : len(order) + 1] = order + 1
-        self._free[0] = len(order)
+            array[:used, smaller] = 0
+        self._free[1 : len(smaller) + 1] = smaller + 1
+        self._free[0] = len(smaller)
 
     def _slots(self) -> int:
         """The highest slot in use; slots are assigned from 1 up."""
@@ -529,12 +548,11 @@ class Timeline:
         where = np.flatnonzero(self._samples.entry)
         row = self._samples.entry[where]
         count = self._samples.counts[row]
-        out = np.empty((len(row), len(q)))
-        _quantiles(count, self._samples.start[row], self._samples.pool, np.array(q, float), out)
+        quantiles = _quantiles(count, self._samples.start[row], self._samples.pool, np.array(q, float))
         return {
             "flow_id": (where // 2).astype(np.uint32),
             "direction": (where % 2).astype(np.int8),
             "count": count,
             "minimum": self._samples.minimum[row],
-            "quantiles": out,
+            "quantiles": quantiles,
         }
