@@ -20,7 +20,7 @@ from typing import Any
 import made_captures as made
 import numpy as np
 
-from cctoolkit.capture import headers, reader
+from cctoolkit.capture import encapsulation, headers, reader
 from cctoolkit.capture.source import ByteSource, read_pieces_into
 from cctoolkit.errors import CaptureFormatError, TruncatedCaptureWarning
 
@@ -58,6 +58,7 @@ class Kernel:
         self._rows = reader._Rows(frame_numbers=False)
         self._out = headers.PacketColumns(**{name: self._rows.columns[name] for name in headers.PACKETS})
         self._block = reader._Block()
+        self._to_ip = encapsulation.compile_to_ip()
 
     def __call__(self, data: np.ndarray, wire_bytes: int, link_type: int, inner: bool) -> None:
         frames = self._block
@@ -79,6 +80,7 @@ class Kernel:
             reader._NO_FRAME_NUMBERS,
             frames.sacks,
             self._rows._counts,
+            self._to_ip,
         )
 
 

@@ -25,12 +25,18 @@ describes that one; otherwise the frame is counted as ``not_ip``.
 
 from __future__ import annotations
 
-from typing import no_type_check
+import functools
+from typing import Any, no_type_check
 
+import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
-from .._support.kernels import kernel
-from ._load import be16, be32, le16, le32, u8
+from .._support.kernels import callback, kernel, part
+from ._load import be16, be32, le16, le32, le64, u8
+from ._store import put_le64
 
 __all__ = [
     "CUT",
@@ -43,6 +49,10 @@ __all__ = [
     "NOTHING",
     "UNBOUNDED",
     "UNKNOWN_LINK",
+    "call_to_ip",
+    "compile_to_ip",
+    "compiled_to_ip",
+    "has_no_ip",
     "in_udp",
     "to_ip",
 ]
@@ -146,6 +156,81 @@ def to_ip(layer, p, end, wire_end):
             wire_end = min(wire_end, bound)
             end = min(end, wire_end)
     return layer, p, end, wire_end, vlans, label_stacks, pppoe_headers
+
+
+# To compile all of this takes as long as the rest of the decoder, and most captures do without it. So it is compiled
+# when a frame needs it, and called by address.
+
+
+class _Compiled:
+    address = 0
+
+
+def compiled_to_ip() -> int:
+    """Address of the compiled :func:`to_ip` for :func:`call_to_ip`, or 0: it is not compiled yet."""
+    return _Compiled.address
+
+
+def compile_to_ip() -> int:
+    """Compile :func:`to_ip` if it is not; return its address."""
+    _Compiled.address = _callback().address
+    return _Compiled.address
+
+
+@functools.cache
+def _callback() -> Any:
+    return callback(_to_ip_at, numba.types.void(numba.types.int64))
+
+
+def _to_ip_at(at: int) -> None:
+    found = to_ip(le64(at), le64(at + 8), le64(at + 16), le64(at + 24))
+    for k in range(7):
+        put_le64(at + 8 * k, found[k])
+
+
+@intrinsic
+def _call(typingctx: Any, address: Any, argument: Any) -> Any:
+    """Call the C function at an address with one word."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word, nothing = ir.IntType(64), ir.IntType(8).as_pointer()  # what numba's C functions return for None
+        function = builder.inttoptr(args[0], ir.FunctionType(nothing, [word]).as_pointer())
+        builder.call(function, [args[1]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@part
+@no_type_check
+def call_to_ip(address, layer, p, end, wire_end, at):
+    """:func:`to_ip`, called by address.
+
+    Parameters
+    ----------
+    address : int64
+        What :func:`compiled_to_ip` returned, and not 0.
+    layer, p, end, wire_end : int64
+        As for :func:`to_ip`.
+    at : int64
+        Address of seven words to overwrite.
+    """
+    put_le64(at, layer)
+    put_le64(at + 8, p)
+    put_le64(at + 16, end)
+    put_le64(at + 24, wire_end)
+    _call(address, at)
+    return le64(at), le64(at + 8), le64(at + 16), le64(at + 24), le64(at + 32), le64(at + 40), le64(at + 48)
+
+
+@part
+@no_type_check
+def has_no_ip(layer, p, end):
+    """Whether :func:`to_ip` certainly finds nothing, as in most frames without an IP header (ARP, LLDP, STP)."""
+    if layer == ETHERNET and end - p >= 18 and be16(p + 12) <= LARGEST_LENGTH:
+        return be32(p + 14) != 0xAAAA0300  # LLC without SNAP
+    known = _is_vlan(layer) or _is_mpls(layer) or layer == PPPOE_SESSION
+    return layer < ETHERNET and not known and layer != E_TAG and layer != VN_TAG and layer != I_TAG
 
 
 @kernel

@@ -42,8 +42,9 @@ from .encapsulation import (
     LINK_LAYERS,
     LINK_NAMES,
     UNKNOWN_LINK,
+    call_to_ip,
+    has_no_ip,
     in_udp,
-    to_ip,
 )
 
 __all__ = ["COUNTS", "KEY_WORDS", "PacketColumns", "decode_headers", "flow_hash", "link_name"]
@@ -341,7 +342,7 @@ def _count(counts_at, which, more):
 
 @inlined
 @no_type_check
-def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at):
+def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, at):
     """One frame's headers, from `layer` at `p` to the transport that :func:`decode_headers` describes.
 
     Parameters
@@ -354,11 +355,13 @@ def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at):
         As :func:`_tcp_options`.
     counts_at : int64
         Address of `counts`, see :func:`decode_headers`.
+    to_ip, at : int64
+        Address of :func:`encapsulation.to_ip`, and of eight words for its use.
 
     Returns
     -------
     _Headers
-        Without any IP header if ``ip_headers`` is 0.
+        Without any IP header if ``ip_headers`` is 0; -1: `to_ip` is 0 and was needed.
     """
     zero = np.int64(0)
     ip = _Ip(zero, zero, zero, zero, zero, zero, zero)
@@ -367,7 +370,15 @@ def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at):
     later_fragment = truncated = False
     while True:
         if layer != IPV4 and layer != IPV6:
-            layer, p, end, wire_end, vlans, label_stacks, pppoe_headers = to_ip(layer, p, end, wire_end)
+            if has_no_ip(layer, p, end):
+                truncated = False
+                break
+            if to_ip == 0:
+                ip_headers = np.int64(-1)
+                break
+            layer, p, end, wire_end, vlans, label_stacks, pppoe_headers = call_to_ip(
+                to_ip, layer, p, end, wire_end, at
+            )
             if ip_headers == 0:
                 _count(counts_at, _VLAN, vlans)
                 _count(counts_at, _MPLS, label_stacks)
@@ -499,8 +510,12 @@ def decode_headers(
     frame,
     sacks,
     counts,
+    to_ip,
 ):
     """Decode `n` frames; return the rows and SACK blocks written, and the frames' original and captured bytes.
+
+    If a frame needs :func:`encapsulation.to_ip` and `to_ip` is 0, the number of rows is -1, and what was written is
+    worth nothing.
 
     Parameters
     ----------
@@ -528,6 +543,8 @@ def decode_headers(
         Row, left and right edge of each SACK block.
     counts : int64 array
         Added to, see :data:`COUNTS`.
+    to_ip : int
+        Address of the compiled :func:`encapsulation.to_ip`, or 0.
     """
     # read from `out` in the loop, a column would have its references counted there
     c_ts_ns, c_seq, c_ack, c_tcp_flags, c_payload_bytes = (
@@ -544,6 +561,7 @@ def decode_headers(
     row = np.uint64(row0)
     k = np.uint64(0)
     counts_at = np.int64(counts.ctypes.data)
+    keys_address = np.int64(keys.ctypes.data)
     sacks_address = np.int64(sacks.ctypes.data)
     n_sacks = np.int64(0)
     wire_bytes = captured_bytes = n_ipv4 = n_tcp = n_udp = np.int64(0)
@@ -563,8 +581,11 @@ def decode_headers(
                 layer = following
                 p += 14
         sack_at = sacks_address + n_sacks * SACK_BYTES
-        headers = _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at)
+        key_at = keys_address + np.int64(k) * 8  # free until the headers are known
+        headers = _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, key_at)
         ip, tcp = headers.ip, headers.tcp
+        if headers.ip_headers < 0:
+            return np.int64(-1), n_sacks, wire_bytes, captured_bytes
         if headers.truncated:
             counts[_TRUNCATED] += 1
         if headers.ip_headers == 0:

@@ -24,6 +24,7 @@ from .._support.words import few
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
 from . import pcapng
+from .encapsulation import compile_to_ip, compiled_to_ip
 from .flow_ids import FlowIds
 from .headers import COUNTS, KEY_WORDS, PacketColumns, decode_headers, link_name
 from .keys import CaptureMeta
@@ -276,7 +277,8 @@ class _Rows:
 
     def decode(self, block: _Block, inner: bool, first_frame: int, seed: np.uint64) -> None:
         """Decode a block of frames after the existing rows, for which there must be room."""
-        rows, n_sacks, wire_bytes, captured_bytes = decode_headers(
+        counts = self._counts.copy()
+        arguments = (
             block.data,
             block.offset,
             block.caplen,
@@ -292,8 +294,12 @@ class _Rows:
             seed,
             self.columns.get("frame", _NO_FRAME_NUMBERS),
             block.sacks,
-            self._counts,
         )
+        rows, n_sacks, wire_bytes, captured_bytes = decode_headers(*arguments, counts, compiled_to_ip())
+        if rows < 0:
+            counts[:] = self._counts
+            rows, n_sacks, wire_bytes, captured_bytes = decode_headers(*arguments, counts, compile_to_ip())
+        self._counts = counts
         block.first_row, block.rows = self.n, rows
         if rows:
             ts_ns = self.columns["ts_ns"][self.n : self.n + rows]  # still in the cache

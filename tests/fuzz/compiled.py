@@ -19,7 +19,7 @@ import numpy as np
 from as_naive import assert_as_naive
 from guarded import Guarded
 
-from cctoolkit.capture import headers, pcap, pcapng, reader
+from cctoolkit.capture import encapsulation, headers, pcap, pcapng, reader
 
 from .watched import Slot
 
@@ -137,13 +137,14 @@ def _decoding(link_type: int) -> _Decoding:
     frames.link_type[:] = link_type
     out = headers.PacketColumns(**{name: rows.columns[name] for name in headers.PACKETS})
     arrays = (frames.offset, frames.caplen, frames.wirelen, frames.ts_ns, frames.link_type)
-    return arrays, out, frames.keys, reader._NO_FRAME_NUMBERS, frames.sacks, rows._counts
+    to_ip = encapsulation.compile_to_ip()
+    return arrays, out, frames.keys, reader._NO_FRAME_NUMBERS, frames.sacks, rows._counts, to_ip
 
 
 @numba.njit
 @no_type_check
 def _decode(memory, start, size, context, state):
-    arrays, out, keys, no_numbers, sacks, counts = context
+    arrays, out, keys, no_numbers, sacks, counts, to_ip = context
     offset, caplen, wirelen, ts_ns, link_type = arrays
     offset[0], caplen[0], wirelen[0] = start, size, size
     lie = _below(state, 8)
@@ -157,7 +158,7 @@ def _decode(memory, start, size, context, state):
     counts[:] = 0
     rows, n_sacks, wire_bytes, captured_bytes = headers.decode_headers(
         memory, offset, caplen, wirelen, ts_ns, link_type, 1, inner, 1, out, 0, keys, np.uint64(1), no_numbers,
-        sacks, counts,
+        sacks, counts, to_ip,
     )  # fmt: skip
     if rows < 0 or rows > 1 or n_sacks < 0 or n_sacks > 4 or (rows == 0 and n_sacks > 0):
         return np.uint64(WRONG)
