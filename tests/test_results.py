@@ -172,6 +172,7 @@ def toy_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     one = Result("a toy", f"python {program} --seeds 3", ("numbers",), ("toy",), "toy_book")
     monkeypatch.setitem(RESULTS, "toy", one)
     monkeypatch.setattr(kept, "code_hash", lambda *_: "one")
+    monkeypatch.setattr(results, "WORK", tmp_path / "work")
     return tmp_path / "results"
 
 

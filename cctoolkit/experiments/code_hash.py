@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ROOT", "code_hash", "modules_behind"]
+__all__ = ["NOT_SIMULATED", "ROOT", "code_hash", "modules_behind"]
 
 #: The folder that holds the package ``cctoolkit``.
 ROOT = Path(__file__).parents[2]
@@ -25,6 +25,11 @@ _CARRIED_BY = tuple(
     for name in ("atomic", "cache_folder", "memory", "terminal", "version", "waiting", "words")
 )
 _LAST_STEPS = ("figures", "conclusions", "page", "book")
+#: What only runs on real Linux use, and captures.
+NOT_SIMULATED = (
+    "cctoolkit._support.algorithm.kernel_module", "cctoolkit.aqm.linux_only", "cctoolkit.capture",
+    "cctoolkit.cca.linux_only", "cctoolkit.testbed",
+)  # fmt: skip
 #: Modules whose methods load what they call at first use: a measurement that calls one imports the same by itself.
 FACADES = ("cctoolkit.capture.model",)
 #: Sources in other languages that lie beside modules.
