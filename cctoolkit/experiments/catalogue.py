@@ -109,6 +109,10 @@ RESULTS = {
         "l4s", "iRED as its published program means it", "--full --seeds 1 --part published",
         "published-logs", "published-registers",
     ),
+    "l4s-slow-start": _experiment(
+        "l4s", "how Prague leaves slow start in the L4S authors' logs", "--full --seeds 1 --part slow-start",
+        "slow-start", "growth",
+    ),
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),
