@@ -376,7 +376,7 @@ class Settings:
         )  # fmt: skip
 
     def slow_starts(self) -> list[Case]:
-        """The paper's systems with each of :data:`~.scenarios.SLOW_STARTS`, and packets of 800 bytes as in the logs."""
+        """The paper's systems in the first phase, with each of :data:`~.scenarios.SLOW_STARTS` and packets as in the logs."""
         from .prague import RestartingPrague
 
         fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
@@ -384,7 +384,7 @@ class Settings:
             case
             for name, parameters in SLOW_STARTS.items()
             for case in fewer.cases(
-                self.configurations, PUBLISHED, mtu_bytes=AS_PUBLISHED_MTU,
+                self.configurations, PUBLISHED, mtu_bytes=AS_PUBLISHED_MTU, pairs=PAIRS[:1],
                 scalable={"cca": RestartingPrague(**parameters)} if parameters else {},
                 about={"mtu_bytes": AS_PUBLISHED_MTU, "slow_start": name},
             )

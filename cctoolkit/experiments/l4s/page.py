@@ -169,7 +169,7 @@ def slow_start(settings: Settings, tables: Tables) -> list[str]:
         "Prague after slow start in the authors' logs of iRED, beside one packet in each round trip, and in each of at "
         "least 25 ms:",
         markdown_table(growth_beside_laws(tables["growth"])),
-        "Prague's share of the goodput in the four phases, in percent, for different ends of slow start:",
+        "Prague's share of the goodput in phase 1, in percent, for different ends of slow start:",
         markdown_table(shares_by_slow_start(tables["slow-start"])),
     ]
 
@@ -191,7 +191,7 @@ def growth_beside_laws(growth: pd.DataFrame) -> pd.DataFrame:
 
 
 def shares_by_slow_start(shares: pd.DataFrame) -> pd.DataFrame:
-    """One row per system and configuration: the logs' shares, and the simulator's for each end of slow start."""
+    """One row per system and configuration: the logs' share, and the simulator's for each end of slow start."""
     keys = ["system", "configuration", "slow_start", "phase"]
     mean = shares.groupby(keys, sort=False)[["scalable_share", "logged_share"]].mean().reset_index()
     rows = []
