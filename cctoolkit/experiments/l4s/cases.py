@@ -376,7 +376,7 @@ class Settings:
         )  # fmt: skip
 
     def slow_starts(self) -> list[Case]:
-        """The paper's systems in the first phase, with each of :data:`~.scenarios.SLOW_STARTS` and packets as in the logs."""
+        """The paper's systems in phase 1, with each of :data:`~.scenarios.SLOW_STARTS` and packets as in the logs."""
         from .prague import RestartingPrague
 
         fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))

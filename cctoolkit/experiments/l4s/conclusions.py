@@ -310,8 +310,8 @@ def slow_start(tables: Tables) -> list[Statement]:
         statements.append(
             Statement(
                 "logs",
-                f"{OURS}{system}: Prague's share in phase 1 is nearer to the logs if slow start ends with a nearly empty "
-                "window",
+                f"{OURS}{system}: Prague's share in phase 1 is nearer to the logs if slow start ends with a nearly "
+                "empty window",
                 ", ".join(f"{name}: {100 * errors[name]:.1f} points off" for name in errors.index),
                 bool((errors[changed] < errors[usual]).all()),
             )
