@@ -336,10 +336,8 @@ def slow_start(tables: Tables) -> list[Statement]:
 
 def _by_size(growth: pd.DataFrame, text: Callable[[pd.Series], str]) -> str:
     """A text for each configuration and packet size."""
-    return "; ".join(
-        f"{configuration}, {mtu_bytes} bytes: {text(row)}"
-        for (configuration, mtu_bytes), row in growth.iterrows()
-    )
+    rows = growth.reset_index()
+    return "; ".join(f"{row.configuration}, {row.mtu_bytes} bytes: {text(row)}" for _, row in rows.iterrows())
 
 
 def _ratio(one: pd.Series, other: pd.Series) -> pd.Series:
