@@ -135,6 +135,22 @@ def test_prague_grows_by_the_square_of_its_rtt(rtt_ms, growth):
     assert driver.flow.pacing_bps == pytest.approx(pps * WIRE * 8 * 1500 / 1448)
 
 
+@pytest.mark.parametrize(("rounds", "growth"), [(0, 0.16), (4, 1.0)])
+def test_pragues_virtual_rtt_counts_some_round_trips_after_slow_start(rounds, growth):
+    driver = Driver(Prague(transition_rounds=rounds), rtt_ms=10, window=50)
+    driver.flow.ssthresh = 10.0
+    driver.flow.cwnd_limited = True
+    grown = []
+    for _ in range(12):
+        before = driver.flow.cwnd - driver.state.gap
+        for _ in range(50):
+            driver.step(round(10 * MS / 50), 10 * MS)
+        grown.append(driver.flow.cwnd - driver.state.gap - before)
+    before = max(rounds - 1, 0)  # the last of them ends inside one of these
+    assert grown[:before] == pytest.approx([growth] * before, rel=0.05)
+    assert grown[rounds + 1 :] == pytest.approx([0.16] * (11 - rounds), rel=0.05)
+
+
 # ---- Vegas -----------------------------------------------------------------------------------------------------------
 
 

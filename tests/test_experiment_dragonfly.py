@@ -476,6 +476,28 @@ def test_the_session_as_a_whole(tmp_path: Path) -> None:
     assert not (folder / "data").exists()  # nothing was simulated for it
 
 
+def test_no_verdict_without_the_windows_that_decide_it() -> None:
+    def claims(dragonfly_f1: dict[float, float], deepcci_f1: dict[float, float]) -> str:
+        rows = [
+            {"classifier": name, "window_ms": ms, "f1": f1}
+            for name, curve in (("Dragonfly", dragonfly_f1), ("DeePCCI", deepcci_f1))
+            for ms, f1 in curve.items()
+        ]
+        return "\n".join(s.sentence() for s in conclusions.windows({"windows": pd.DataFrame(rows)}))
+
+    far = claims({1000: 0.8, 6000: 0.9}, {1000: 0.4})
+    assert "reaches" not in far  # shorter windows may reach 0.7, and longer ones
+    assert "6 s, Dragonfly" in far and "6 s, DeePCCI" not in far
+    assert "every window length. Measured: +0.40 at 1000 ms." in far
+    near = claims({10: 0.4, 1000: 0.8}, {1000: 0.4, 60_000: 0.6})
+    assert (
+        "**Does not hold**: Dragonfly reaches an F1 of 0.7 at 10 ms (within a factor of 2). Measured: 1000 ms."
+        in near
+    )
+    assert "**Does not hold**: DeePCCI reaches an F1 of 0.7 at 18000 ms" in near
+    assert "Holds: Dragonfly reaches" in claims({10: 0.7}, {1000: 0.4})
+
+
 def test_conclusions_about_the_session_come_out_either_way() -> None:
     def holds(right: int, queue: float, scores: tuple[float, ...]) -> list[bool]:
         answers = pd.DataFrame({"model": ["cca"], "cca": ["reno"], "right": [right], "windows": [10]})

@@ -111,6 +111,7 @@ def test_what_the_logs_say_comes_from_the_logs() -> None:
     shares = logs.phase_shares(goodput).round({"scalable_share": 3, "goodput_mbps": 1})
     pd.testing.assert_frame_equal(shares, logs.logged_shares())
     pd.testing.assert_frame_equal(logs.reading_differences(goodput).round(2), logs.logged_differences())
+    pd.testing.assert_frame_equal(logs.growth(goodput).round(2), logs.logged_growth())
 
     registers = logs.register_values(pd.read_csv(PUBLISHED / "l4s-ired-switch.csv"))
     found = registers.assign(drops_per_s=registers.pop("drops") / 480)
@@ -324,6 +325,56 @@ def test_conclusions_about_the_published_ired_come_out_either_way() -> None:
 
     assert holds(0.49, 21.0, 900.0, 60.0) == [True] * 7
     assert holds(0.80, 30.0, 100.0, 200.0) == [False] * 7
+
+
+def test_growth_of_a_log_by_hand() -> None:
+    """Prague falls to 3 in second 2 and gains 2 in each second; other flows, phases and seconds do not count."""
+    rates = [500.0, 90.0, *(3.0 + 2 * second for second in range(118)), 0.0]
+    same = {"system": "iRED", "rate_mbps": 1000, "rtt_ms": 50, "mtu_bytes": 800}
+    prague = [
+        same | {"started_in_phase": 1, "cca": "prague", "second": s, "goodput_mbps": r}
+        for s, r in enumerate(rates)
+    ]
+    others = [
+        row | {"goodput_mbps": 0.0, **other}
+        for row in prague
+        for other in ({"cca": "cubic"}, {"started_in_phase": 2})
+    ]
+    (found,) = logs.growth(pd.DataFrame(prague + others)).to_dict("records")
+    assert (found["configuration"], found["lowest_mbps"], found["lowest_s"]) == ("IV", 3.0, 2)
+    assert found["first_growth"] == pytest.approx(2) and found["later_growth"] == pytest.approx(2)
+
+
+def test_after_slow_start_a_restarting_prague_has_few_packets() -> None:
+    from cctoolkit.experiments.l4s.prague import RestartingPrague
+
+    def shares(cca: object) -> tuple[float, float]:
+        case = l4s.Case("IV", "iRED", phase_s=6.0, pairs=((1, 1),), scalable={"cca": cca}, mtu_bytes=800)
+        rates = case.run().rates.scalable
+        return rates.max(), rates.iloc[-1]
+
+    most, last = shares(RestartingPrague())
+    assert most > 50 and last < 20  # in 4 s it grows by a packet per round trip, 2.4 Mbit/s per second
+    assert shares("prague")[1] > 100
+
+
+def test_conclusions_about_slow_start_come_out_either_way() -> None:
+    keys = ["configuration", "mtu_bytes", "lowest_mbps", "lowest_s", "first_growth", "rtt_law", "virtual_law"]
+
+    def holds(lowest: float, near: float, far: float, share: float) -> list[bool]:
+        growth = [("III", 800, lowest, 2, near, 59.8, 9.6), ("IV", 800, lowest, 2, far, 2.4, 2.4)]
+        shares = [
+            {
+                "slow_start": name, "configuration": "IV", "system": "iRED", "mtu_bytes": 800, "phase": 1,
+                "scalable_share": found, "logged_share": 0.16,
+            }
+            for name, found in (("Prague", 0.5), ("few", share))
+        ]  # fmt: skip
+        tables = {"growth": pd.DataFrame(growth, columns=keys), "slow-start": pd.DataFrame(shares)}
+        return [s.holds for s in conclusions.slow_start(tables)]
+
+    assert holds(5, 50, 2.2, 0.2) == [True] * 5
+    assert holds(60, 10, 9, 0.9) == [False] * 5
 
 
 def test_three_readings_of_table_3() -> None:

@@ -65,7 +65,7 @@ def test_dragonfly_has_the_layers_of_the_paper(slots, pool, left, inputs):
     scores, shapes = shapes_of(network, network.modules_, torch.rand(2, inputs, slots))
     assert shapes == [(2, 50, 1, n) for n in left]
     assert scores.shape == (2, 3) and torch.isfinite(scores).all()
-    for i, (convolution, norm, relu, pooling) in enumerate(network.modules_):
+    for i, (convolution, norm, pooling, relu) in enumerate(network.modules_):
         # 3 x inputs, then 3 x 1, each as wide as what it sees: with the width as channels
         assert convolution.kernel_size == (1, 3) and convolution.padding == (0, 1)
         assert (convolution.in_channels, convolution.out_channels) == (inputs if i == 0 else 50, 50)

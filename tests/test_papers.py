@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 import cctoolkit as cct
-from cctoolkit.experiments.papers import COLUMNS, PAPERS
+from cctoolkit.experiments.items import item_statements
+from cctoolkit.experiments.kept import made
+from cctoolkit.experiments.papers import COLUMNS, PAPERS, paper_items
 
 ROOT = Path(__file__).parents[1]
 TEXTS = ROOT.parent / "shared" / "papers"
@@ -51,6 +53,33 @@ def test_form(paper: str) -> None:
                 assert all(low <= float(number) <= high for number in numbers(row.paper)), row
     twice = table[table.duplicated(["item", "section", "setting", "quantity"], keep=False)]
     assert twice.empty, twice
+
+
+#: How texts print the captions of figures and tables.
+CAPTION = re.compile(r"^\W{0,3}(Fig(?:ure)?|Table)\.? (\d+|[IVX]+)[.:]", re.IGNORECASE | re.MULTILINE)
+
+
+@pytest.mark.skipif(not TEXTS.is_dir(), reason="the papers' texts are not here")
+@papers
+def test_every_figure_and_table_is_listed(paper: str) -> None:
+    text = (TEXTS / f"{paper}.txt").read_text(encoding="utf-8")
+    captions = {
+        f"{'Table' if kind.lower() == 'table' else 'Figure'} {number}"
+        for kind, number in CAPTION.findall(text)
+    }
+    assert captions == set(paper_items(paper)["item"])
+
+
+@papers
+def test_every_figure_and_table_has_a_measurement_or_a_reason_on_the_papers_page(paper: str) -> None:
+    for item in paper_items(paper).to_dict("records"):
+        assert bool(item["statements"]) != bool(item["without"]), item
+        for source in filter(None, item["statements"].split("|")):
+            name = source.split(":")[0]
+            assert not made(name) or item_statements(source), f"no statement about {source}"
+        assert not item["statements"] or item_statements(item["statements"]), item
+    block = f"<!-- results: items/{paper} -->"
+    assert any(block in page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
 
 
 def test_items_and_papers_that_do_not_exist() -> None:

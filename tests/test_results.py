@@ -209,6 +209,7 @@ def toy_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     one = Result("a toy", f"python {program} --seeds 3", ("numbers",), ("toy",), "toy_book")
     monkeypatch.setitem(RESULTS, "toy", one)
     monkeypatch.setattr(kept, "code_hash", lambda *_: "one")
+    monkeypatch.setattr(results, "WORK", tmp_path / "work")
     return tmp_path / "results"
 
 
@@ -230,6 +231,29 @@ def test_a_result_is_made_kept_and_known_to_be_stale(
     assert kept.state("toy", toy_result) == "stale"
     (toy_result / "toy" / "made.json").write_text(json.dumps(about | {"code": None}))
     assert kept.state("toy", toy_result) == "recorded"
+
+
+def test_an_interrupted_result_continues(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = toy_result.parent / "interrupted.py"
+    program.write_text(
+        "import json, pathlib, sys, pandas as pd\n"
+        "out = pathlib.Path(sys.argv[sys.argv.index('-o') + 1])\n"
+        "out.mkdir(exist_ok=True)\n"
+        "about = out / 'experiment.json'\n"
+        "half = about.is_file()\n"
+        "about.write_text(json.dumps({'options': {}}))\n"
+        "if not half: sys.exit(3)\n"
+        "pd.DataFrame({'x': [1]}).to_parquet(out / 'numbers.parquet')\n"
+    )
+    one = Result("a toy", f"python {program}", ("numbers",), ("toy",), "toy_book")
+    monkeypatch.setitem(RESULTS, "toy", one)
+    with pytest.raises(CCToolkitError, match="exit status 3"):
+        results.make("toy", toy_result)
+    first_s = float((results.WORK / "toy.cpu_s").read_text())
+    assert first_s > 0 and kept.state("toy", toy_result) == "missing"
+    results.make("toy", toy_result)
+    assert kept.KeptTables("toy", toy_result)["numbers"].x.tolist() == [1]
+    assert not list(results.WORK.iterdir()), "nothing is left behind"
 
 
 def test_steps_of_a_result(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,13 +49,14 @@ class Prague(Cca):
         Initial alpha; with 1, the first mark halves the window.
     virtual_rtt_ms : float
         Flows with a shorter RTT behave as if they had this one, in ms; 0: off.
+    transition_rounds : float
+        Round trips after slow start until the virtual RTT counts: 4 in Linux, formerly 500.
 
     Notes
     -----
     The source is L4STeam's Linux. Not modelled: the fallback if marks of the bottleneck look classic (RFC 3168);
-    windows below two packets, by smaller segments; the virtual RTT starting only some round trips (4, formerly 500)
-    after slow start. Loss halves the window. Reductions take effect at once, while Linux takes one packet per ACK until
-    the window is reached.
+    windows below two packets, by smaller segments. Loss halves the window. Reductions take effect at once, while Linux
+    takes one packet per ACK until the window is reached.
 
     See Also
     --------
@@ -78,6 +79,7 @@ class Prague(Cca):
     g: float = 1 / 16
     initial_alpha: float = 1.0
     virtual_rtt_ms: float = 25.0
+    transition_rounds: float = 0.0
 
     class State:
         alpha = 1.0
@@ -86,6 +88,7 @@ class Prague(Cca):
         update_ns = 0  # time of the last update of alpha
         reduced_ns = -(2**62)  # time of the last reduction by marks
         gap = 0.0  # by how much cwnd is above the window
+        rounds = 0  # since slow start, up to transition_rounds
 
     class Stats:
         reductions = 0
@@ -106,7 +109,7 @@ class Prague(Cca):
 
     @staticmethod
     def on_ack(p, s, stats, flow, ack, now_ns):
-        period_ns = max(flow.srtt_ns, p.virtual_rtt_ns)
+        period_ns = max(flow.srtt_ns, p.virtual_rtt_ns if s.rounds >= p.transition_rounds else 0.0)
         s.acked += ack.acked
         s.marked += ack.marked
         if now_ns - s.update_ns >= period_ns and s.acked > 0:
@@ -115,6 +118,8 @@ class Prague(Cca):
             s.acked = 0
             s.marked = 0
             s.update_ns = now_ns
+            if flow.cwnd >= flow.ssthresh and s.rounds < p.transition_rounds:
+                s.rounds += 1
         if flow.may_grow:
             left = slow_start(flow, float(max(ack.acked - ack.marked, 0)))
             window = flow.cwnd - s.gap

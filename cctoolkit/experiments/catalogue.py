@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .code_hash import NOT_SIMULATED
+
 __all__ = ["RESULTS", "Result"]
 
 _HERE = "cctoolkit.experiments"
@@ -57,11 +59,6 @@ _LINUX = (
     "hardware/linux/*/*.[ch]",
     "hardware/linux/*/*.patch",
 )
-#: What only runs on real Linux use, and captures.
-_NOT_SIMULATED = (
-    "cctoolkit._support.algorithm.kernel_module", "cctoolkit.aqm.linux_only", "cctoolkit.capture",
-    "cctoolkit.cca.linux_only", "cctoolkit.testbed",
-)  # fmt: skip
 
 
 def _experiment(name: str, what: str, options: str, *tables: str) -> Result:
@@ -70,7 +67,7 @@ def _experiment(name: str, what: str, options: str, *tables: str) -> Result:
     parts, book = f"{package}.parts", f"{package}.book"
     if name == "sim-vs-kernel" or "--testbed" in options:
         return Result(what, command, tables, (parts, _UML), book, files=_LINUX)
-    return Result(what, command, tables, (parts,), book, without=_NOT_SIMULATED)
+    return Result(what, command, tables, (parts,), book, without=NOT_SIMULATED)
 
 
 def _benchmark(where: str, options: str, *code: str, files: tuple[str, ...] = (), **other: Any) -> Result:
@@ -114,6 +111,10 @@ RESULTS = {
         "l4s", "iRED as its published program means it", "--full --seeds 1 --part published",
         "published-logs", "published-registers",
     ),
+    "l4s-slow-start": _experiment(
+        "l4s", "how Prague leaves slow start in the L4S authors' logs", "--full --seeds 1 --part slow-start",
+        "slow-start", "growth",
+    ),
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),
@@ -146,7 +147,7 @@ RESULTS = {
         "--window-ms 100 --window-ms 1000 --window-ms 10000",
         ("session", "session-answers", "session-learnt"), (f"{_HERE}.dragonfly.parts",), f"{_HERE}.dragonfly.book",
         "the authors' session is not part of this repository", ("data/models/cca/*", "data/models/dragonfly/*"),
-        _NOT_SIMULATED,
+        NOT_SIMULATED,
     ),
     "sim-vs-kernel": _experiment(
         "sim-vs-kernel", "the simulator's errors in 190 cases", "",
@@ -170,7 +171,7 @@ RESULTS = {
         "it takes hours on real Linux and of training, and writes its tables itself",
         ("data/models/build.py",),
     ),
-    "cca-benchmark": _benchmark("simulated", "--runs 24 --baselines", without=_NOT_SIMULATED),
+    "cca-benchmark": _benchmark("simulated", "--runs 24 --baselines", without=NOT_SIMULATED),
     "cca-benchmark-linux": _benchmark("on real Linux", "--runs 12 --on uml", _UML, files=_LINUX),
     "live": Result(
         "the live collector's rates, and live identification", "python -m benchmarks live",

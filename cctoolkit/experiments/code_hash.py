@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ROOT", "changes", "code_hash", "modules_behind"]
+__all__ = ["NOT_SIMULATED", "ROOT", "changes", "code_hash", "modules_behind"]
 
 #: The folder that holds the package ``cctoolkit``.
 ROOT = Path(__file__).parents[2]
@@ -32,6 +32,11 @@ _CARRIED_BY = (
     "cctoolkit.analysis.tap_comparison",
 )  # fmt: skip
 _LAST_STEPS = ("figures", "conclusions", "page", "book")
+#: What only runs on real Linux use, and captures.
+NOT_SIMULATED = (
+    "cctoolkit._support.algorithm.kernel_module", "cctoolkit.aqm.linux_only", "cctoolkit.capture",
+    "cctoolkit.cca.linux_only", "cctoolkit.testbed",
+)  # fmt: skip
 #: Modules whose methods load what they call at first use: a measurement that calls one imports the same by itself.
 FACADES = ("cctoolkit.capture.model",)
 #: Packages whose classes register themselves: those count whose names occur in a text, as in ``aqm="codel"``.

@@ -20,6 +20,7 @@ from .._support.markdown import markdown_table
 from ..errors import ParameterError
 from .catalogue import RESULTS
 from .code_hash import ROOT
+from .items import items_table
 from .kept import KeptTables, made
 
 __all__ = ["filled", "pages", "render_all", "view"]
@@ -45,9 +46,9 @@ def view(name: str, what: str) -> str:
     Parameters
     ----------
     name : str
-        One of :data:`~.catalogue.RESULTS`, or ``every``.
+        One of :data:`~.catalogue.RESULTS`, or ``every`` or ``items``.
     what : str
-        A view of its book module, or ``made``: how the result was made; of ``every``, ``list``.
+        A view of its book module, or ``made``: how the result was made; of ``every``, ``list``; of ``items``, a paper.
 
     Raises
     ------
@@ -56,6 +57,8 @@ def view(name: str, what: str) -> str:
     """
     if (name, what) == ("every", "list"):
         return every_result()
+    if name == "items":
+        return items_table(what)
     tables = KeptTables(name)
     if not made(name):
         raise ParameterError(f"results: {name} is missing; `{RESULTS[name].command}` makes it")

@@ -15,7 +15,7 @@ from ..errors import ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PAPERS", "author_log", "paper_numbers"]
+__all__ = ["PAPERS", "author_log", "paper_items", "paper_numbers"]
 
 #: The files and the papers' titles.
 PAPERS = {
@@ -74,6 +74,25 @@ def paper_numbers(paper: str, item: str | None = None) -> pd.DataFrame:
     if found.empty:
         raise ParameterError(f"item: {item!r} must be one of {', '.join(table['item'].unique())} of {paper}")
     return found
+
+
+def paper_items(paper: str) -> pd.DataFrame:
+    """The figures and tables of a paper, in its order.
+
+    Returns
+    -------
+    DataFrame
+        ``item``; ``shows``; ``statements``, which belong to it (:func:`.items.item_statements`); ``without``, the
+        reason why there are none. All text.
+
+    Examples
+    --------
+    >>> paper_items("p4-abc").item.tolist()[-1]
+    'Figure 6'
+    """
+    import pandas as pd
+
+    return pd.read_csv(_folder() / "items" / f"{paper}.csv", dtype=str, keep_default_na=False)
 
 
 def author_log(name: str) -> pd.DataFrame:

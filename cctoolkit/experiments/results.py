@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -32,9 +33,14 @@ from .provenance import provenance
 
 __all__ = ["changed_code", "listed", "main", "make"]
 
+#: Commands write here; finished pieces of interrupted ones stay.
+WORK = ROOT / "build" / "results"
+
 
 def make(name: str, folder: Path = FOLDER) -> None:
     """Run the command of a result and keep its tables.
+
+    The command writes into ``build/results/NAME``, so that an interrupted one continues there.
 
     Parameters
     ----------
@@ -56,23 +62,38 @@ def make(name: str, folder: Path = FOLDER) -> None:
     if not one.runs_here:
         raise ParameterError(f"result: {name} is made by `{one.command}`: {one.why_not}")
     code = hash_of(one)  # of what is about to run
-    began = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with tempfile.TemporaryDirectory(prefix="cct-result-") as scratch:
-        output = Path(scratch) / "out"
-        words = [*shlex.split(one.command), "-o", str(output)]
-        words[:1] = [sys.executable, "-m", "cctoolkit.cli"] if words[0] == "cct" else [sys.executable]
+    output = WORK / name
+    if not (output / "experiment.json").is_file():  # only experiments continue
+        shutil.rmtree(output, ignore_errors=True)
+    for old in output.glob("*.parquet"):
+        old.unlink()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    began_s = _cpu_of_children_s()
+    words = [*shlex.split(one.command), "-o", str(output)]
+    words[:1] = [sys.executable, "-m", "cctoolkit.cli"] if words[0] == "cct" else [sys.executable]
+    spent = WORK / f"{name}.cpu_s"
+    before_s = float(spent.read_text()) if output.exists() and spent.is_file() else 0.0
+    try:
         done = subprocess.run(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
-        if done.returncode:
-            raise CCToolkitError(f"result: `{one.command}` failed (exit status {done.returncode})")
-        tables = {path.stem: pd.read_parquet(path) for path in output.glob("*.parquet")}
-        missing = [table for table in one.tables if table not in tables]
-        if missing:
-            raise CCToolkitError(f"result: `{one.command}` wrote no {', '.join(missing)}")
-        options = _options(output)
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
+    finally:
+        cpu_s = before_s + _cpu_of_children_s() - began_s
+        spent.write_text(f"{cpu_s}\n")
+    if done.returncode:
+        raise CCToolkitError(f"result: `{one.command}` failed (exit status {done.returncode})")
+    tables = {path.stem: pd.read_parquet(path) for path in output.glob("*.parquet")}
+    missing = [table for table in one.tables if table not in tables]
+    if missing:
+        raise CCToolkitError(f"result: `{one.command}` wrote no {', '.join(missing)}")
+    options = _options(output)
     about = {"options": options, **provenance(one.command, code), "cpu_minutes": round(cpu_s / 60, 1)}
     keep(name, tables, about, folder)
+    shutil.rmtree(output)
+    spent.unlink()
+
+
+def _cpu_of_children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _options(output: Path) -> dict[str, Any]:

@@ -82,8 +82,9 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A torch network behind scikit-learn's interface. Subclasses define the network, preparation and feature sets."""
 
     preparation: ClassVar[str]
-    #: Number of windows that go through the network at a time.
+    #: Number of windows that go through the network at a time, and of their slots.
     _AT_ONCE: ClassVar[int] = 512
+    _SLOTS_AT_ONCE: ClassVar[int] = 2**21
 
     epochs: int
     batch: int
@@ -217,8 +218,9 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         counted, _ = _checked(X, None, self._inputs())
         self._check_shape(counted)
         ready = torch.from_numpy(self._prepared(counted))
+        at_once = min(self._AT_ONCE, max(self._SLOTS_AT_ONCE // ready.shape[-1], 1))
         with torch.inference_mode():
-            return torch.cat([self.network_(part) for part in ready.split(self._AT_ONCE)]).numpy()
+            return torch.cat([self.network_(part) for part in ready.split(at_once)]).numpy()
 
     def _check_shape(self, X: np.ndarray) -> None:
         if X.shape[1:] != self.shape_in_:

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+#: Huge pages for large tensors (Linux; read by torch): most of the time of long windows is spent on new pages.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+
 import numpy as np
 import torch
 from torch import Tensor, nn

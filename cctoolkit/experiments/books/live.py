@@ -8,6 +8,7 @@ import pandas as pd
 
 from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
+from ..statements import Statement
 
 __all__ = ["VIEWS"]
 
@@ -116,6 +117,30 @@ def benchmark_row(tables: Tables) -> str:
         f"programs; slots built {one.build_speed:.0f} times faster than real time"
     )
 
+
+def table_2(tables: Tables) -> list[Statement]:
+    """Table II: what the collector captures, and how fast slots are built."""
+    printed = paper_numbers("dragonfly", "Table II").set_index(["setting", "quantity"]).paper
+    measured = tables["rates"].astype({"sampling": str}).query("sampling == 'first'")
+    captured, speed = measured.captured_percent.min(), measured.build_speed.min()
+    claims = (
+        ("captured_share_percent", "% of the packets are captured", captured, "%"),
+        ("build_speed_over_capture", "times real time is the speed of building slots", speed, "times"),
+    )
+    return [
+        Statement(
+            "Table II",
+            f"with the first packet of each slot only, at least {printed['20 Gbit/s, first-packet sampling', quantity]}"
+            f" {claim}",
+            f"{found:g} {unit}",
+            found >= float(printed["20 Gbit/s, first-packet sampling", quantity]),
+        )
+        for quantity, claim, found, unit in claims
+    ]
+
+
+#: Statements by part, for lists of the paper's tables.
+STATEMENTS = {"rates": table_2}
 
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "rates": rates,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from ..._support.options import WorkersOption
 from ...errors import ParameterError
 from ..folder import Folder
 from ..options import OutputOption
-from .scenarios import FULL_WINDOWS_MS, PAPER_S, SESSION, TITLES, WINDOWS_MS
+from .scenarios import CLASSIFIERS, FULL_WINDOWS_MS, PAPER_S, SESSION, TITLES, WINDOWS_MS
 
 __all__ = ["run"]
 
@@ -66,11 +66,19 @@ def run(
             help="Learning rate of Dragonfly and DeePCCI [default: 1e-3; full: as published, 1e-4 and 1e-3]."
         ),
     ] = None,
+    longest: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=MS",
+            help="Longest windows of one classifier, such as DeePCCI=6000 (repeatable) [default: all].",
+        ),
+    ] = None,
     workers: WorkersOption = None,
 ) -> Path:
     """Train Dragonfly, DeePCCI and our classifier on simulated runs or a dataset; write tables, figures and a summary.
 
-    Simulated runs stay in the folder (``data``) and are not simulated again. Needs the extra ``train``.
+    Simulated runs stay in the folder (``data``), answers of trained networks in ``pieces``, so an interrupted
+    experiment continues where it stopped, inside a training too. Needs the extra ``train``.
 
     Parameters
     ----------
@@ -90,6 +98,9 @@ def run(
         Window lengths.
     epochs, seeds, per_flow, learning_rate
         As in :class:`~.training.Training`.
+    longest : list of str, optional
+        Longest windows by classifier, each as ``"NAME=MS"``: training DeePCCI on windows of a minute takes days on a
+        CPU.
     workers : int, optional
         Processes; all cores by default.
 
@@ -110,18 +121,20 @@ def run(
     from ...identify import SlotDataset
     from ...identify.windows import window_slots
     from ..part import choose, write
+    from ..pieces import Pieces
     from .logs import read_session
     from .tables import Work, simulated
-    from .training import Training
+    from .training import CODE, Training
 
     chosen = choose(only, TITLES, "only")
     if session is None:
         if only and SESSION in only:
             raise ParameterError("only: session needs --session FILE")
-        chosen.remove(SESSION)
+        chosen = [name for name in chosen if name != SESSION]
     lengths = sorted(set(windows_ms or (FULL_WINDOWS_MS if full else WINDOWS_MS)))
     for ms in lengths:
         window_slots(ms)
+    limits = _limits(longest or ())
     number = runs if runs is not None else 1500 if full else 60
     lasting = seconds if seconds is not None else PAPER_S if full else 20.0
     training = Training(
@@ -129,6 +142,7 @@ def run(
         seeds if seeds is not None else 5 if full else 3,
         per_flow if per_flow is not None else 1 if full else 10,
         learning_rate if learning_rate is not None else None if full else 1e-3,
+        Pieces(output / "pieces", CODE),
     )
     given = None if data is None else SlotDataset(data)
     if session is not None:
@@ -143,14 +157,16 @@ def run(
         "only": chosen,
     }
     options |= {} if session is None else {"session": session.name}
-    folder = Folder(output, "dragonfly", options | dataclasses.asdict(training))
+    options |= {"longest": limits} if limits else {}
+    options |= {name: getattr(training, name) for name in ("epochs", "seeds", "per_flow", "learning_rate")}
+    folder = Folder(output, "dragonfly", options)
 
     def dataset() -> SlotDataset:
         made = given if given is not None else simulated(folder.path, "paper", number, lasting, workers)
         special = made.about.get("special")
         return made.where(f"flow_id < {special}") if special else made
 
-    work = Work(dataset, training, lengths, number, lasting, folder.path, workers, foreign, session)
+    work = Work(dataset, training, lengths, number, lasting, folder.path, workers, foreign, session, limits)
 
     from .page import ABOUT, QUICK, TABLE_II
     from .parts import PARTS
@@ -162,3 +178,17 @@ def run(
         about.insert(1, f"{source}: {work.dataset!r}.")
     write(folder, "Which congestion control is that? (Dragonfly)", found, TITLES, *about)
     return folder.path
+
+
+def _limits(longest: Iterable[str]) -> dict[str, float]:
+    """The longest windows by classifier, from ``NAME=MS``."""
+    limits = {}
+    for text in longest:
+        name, _, ms = text.rpartition("=")
+        if name not in CLASSIFIERS:
+            raise ParameterError(f"longest: {text!r} must be NAME=MS, with one of {', '.join(CLASSIFIERS)}")
+        try:
+            limits[name] = float(ms)
+        except ValueError:
+            raise ParameterError(f"longest: {text!r}: {ms!r} is not a number of milliseconds") from None
+    return limits

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +18,8 @@ from ...errors import ParameterError
 from ...identify import Recording, SlotDataset, Windows
 from ...identify.probabilities import UNKNOWN
 from ...scenario import Flow, Scenario
+from ..code_hash import NOT_SIMULATED, code_hash
+from ..pieces import Pieces
 from .logs import INPUTS, read_session, session_windows
 from .scenarios import CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
 from .training import Training
@@ -42,6 +46,9 @@ EPOCH_BACKGROUNDS: dict[str, tuple[Flow, ...]] = {
     "UDP": (Flow("udp", rtt_ms=70, rate_mbps=1000 * 1400 * 8 / 1e6, packet_bytes=1400, arrivals="poisson"),),
     "TCP Vegas": (Flow("vegas", rtt_ms=70, count=10),),
 }
+
+#: The code that decides what a simulated run's slots and windows are.
+RUNS = ("cctoolkit.identify.dataset", "cctoolkit.identify.windows", "cctoolkit.sim.simulation")
 
 #: Settings that may be left out of training: the first that the data vary.
 _SETTINGS = ("background", "aqm", "buffer_packets")
@@ -159,8 +166,9 @@ def f1_by_window(
     windows_ms: Sequence[float],
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
     by: Sequence[str] = (),
+    longest: Mapping[str, float] | None = None,
 ) -> tuple[pd.DataFrame, ...]:
-    """Figures 6, 7, 8, 10 and 11: F1 of each classifier on windows of each length.
+    """Figures 6, 7, 8, 10 and 11: F1 of each classifier on windows of each length, or up to its `longest`, in ms.
 
     Returns
     -------
@@ -178,6 +186,8 @@ def f1_by_window(
     found: list[list[pd.DataFrame]] = [[] for _ in (None, *by)]
     for window_ms in sorted(windows_ms):
         for name in classifiers:
+            if window_ms > (longest or {}).get(name, math.inf):
+                continue
             try:
                 windows = training.cut(dataset, window_ms, CLASSIFIERS[name])
             except ParameterError:
@@ -207,37 +217,47 @@ def accuracy_by_epoch(name: str, windows: Windows, training: Training) -> pd.Dat
     DataFrame
         ``epoch``, ``seed``, ``accuracy``, ``loss`` (in training).
     """
+    rows: list[dict[str, float]] = []
+    for seed in range(training.seeds):
+        learnt, tested = windows.split(0.3, seed)
+        measure = functools.partial(_accuracies, name, training, seed, learnt, tested)
+        if training.pieces is not None:
+            what = training.kept("epochs", name, seed, learnt, tested)
+            rows += training.pieces.made(what, measure)["rows"]
+        else:
+            rows += measure()["rows"]
+    return pd.DataFrame(rows).astype({"epoch": int, "seed": int})
+
+
+def _accuracies(
+    name: str, training: Training, seed: int, learnt: Windows, tested: Windows
+) -> dict[str, list[dict[str, float]]]:
+    """``rows``: accuracy after each epoch of one training."""
     import torch
 
     from ...identify.inputs import PREPARATIONS
     from ...identify.training import train_network
 
-    rows: list[dict[str, float]] = []
-    for seed in range(training.seeds):
-        classifier = training.classifier(name, seed)
-        learnt, tested = windows.split(0.3, seed)
-        classes, numbers = np.unique(learnt.y.astype(str), return_inverse=True)
-        wanted = np.searchsorted(classes, tested.y.astype(str))
-        prepare = PREPARATIONS[classifier.preparation]
-        ready, unseen = prepare(learnt.X), torch.from_numpy(prepare(tested.X))
+    classifier = training.classifier(name, seed)
+    classes, numbers = np.unique(learnt.y.astype(str), return_inverse=True)
+    wanted = np.searchsorted(classes, tested.y.astype(str))
+    prepare = PREPARATIONS[classifier.preparation]
+    ready, unseen = prepare(learnt.X), torch.from_numpy(prepare(tested.X))
+    at_once = max(2**21 // unseen.shape[-1], 1)
 
-        def accuracy_of(
-            epoch: int, network: Any, seed: int = seed, unseen: Any = unseen, wanted: np.ndarray = wanted,
-            n: int = len(classes),
-        ) -> dict[str, float]:  # fmt: skip
-            device = next(network.parameters()).device
-            with torch.inference_mode():
-                answers = torch.cat([network(part.to(device)).cpu() for part in unseen.split(512)])
-            right = answers[:, :n].argmax(1).numpy() == wanted
-            return {"seed": seed, "accuracy": float(right.mean())}
+    def accuracy_of(epoch: int, network: Any) -> dict[str, float]:
+        device = next(network.parameters()).device
+        with torch.inference_mode():
+            answers = torch.cat([network(part.to(device)).cpu() for part in unseen.split(at_once)])
+        right = answers[:, : len(classes)].argmax(1).numpy() == wanted
+        return {"seed": seed, "accuracy": float(right.mean())}
 
-        classifier.classes_ = classes  # DeePCCI's loss asks which of them pace
-        torch.manual_seed(seed)
-        network = classifier._network(ready.shape, len(classes))
-        rows += train_network(
-            network, ready, numbers, classifier._loss(numbers), classifier._recipe(), after_epoch=accuracy_of
-        )
-    return pd.DataFrame(rows).astype({"epoch": int, "seed": int})
+    classifier.classes_ = classes  # DeePCCI's loss asks which of them pace
+    torch.manual_seed(seed)
+    network = classifier._network(ready.shape, len(classes))
+    recipe = classifier._recipe()
+    rows = train_network(network, ready, numbers, classifier._loss(numbers), recipe, after_epoch=accuracy_of)
+    return {"rows": rows}
 
 
 def f1_by_sampling(windows: Windows, training: Training) -> pd.DataFrame:
@@ -436,6 +456,8 @@ class Work:
         A dataset to test on and never train on.
     session : Path, optional
         The authors' session (:func:`.logs.read_session`).
+    longest : mapping of str to float, optional
+        Longest windows by classifier, in ms.
     """
 
     data: Callable[[], SlotDataset]
@@ -447,6 +469,7 @@ class Work:
     workers: int | None = None
     other: SlotDataset | None = None
     session: Path | None = None
+    longest: Mapping[str, float] | None = None
 
     @cached_property
     def dataset(self) -> SlotDataset:
@@ -487,9 +510,10 @@ def simulated(
 
     from ...identify import build_dataset
 
+    code = code_hash(RUNS, without=NOT_SIMULATED)[:8]
     return build_dataset(
         jobs(runs, seconds, **settings),
-        folder / "data" / f"{name}-{seconds:g}s",
+        folder / "data" / f"{name}-{seconds:g}s-{code}",
         background=0,
         workers=workers,
         progress=sys.stderr.isatty(),
@@ -547,7 +571,7 @@ def epochs(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
 def windows(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
     """``windows`` by length, and a table by the setting that varies, of the longest windows."""
     by = [] if work.setting is None else [work.setting]
-    table, *grouped = f1_by_window(work.dataset, work.training, work.windows_ms, by=by)
+    table, *grouped = f1_by_window(work.dataset, work.training, work.windows_ms, by=by, longest=work.longest)
     tables = {"windows": table}
     if work.setting is not None:
         at = grouped[0]
@@ -566,9 +590,21 @@ def sampling(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
         (changes, scenario, longest, room, DROPPED_PERCENT)
         for changes, scenario in jobs(work.runs, work.seconds, seed=3, background=(0,))
     ]
-    done = in_processes(recorded_windows, made, work.workers or cores())
-    parts = {number: future.result() for number, future in done}
-    return {"sampling": f1_by_sampling(joined([parts[number] for number in sorted(parts)]), work.training)}
+    pieces = Pieces(work.folder / "pieces", RUNS, NOT_SIMULATED)
+    pieces.folder.mkdir(parents=True, exist_ok=True)
+    paths = [
+        pieces.path(("sampled", changes, scenario.to_toml(), *rest)) for changes, scenario, *rest in made
+    ]
+    missing = [(path, *one) for path, one in zip(paths, made, strict=True) if not path.is_file()]
+    for _, future in in_processes(_recorded_into, missing, work.workers or cores()):
+        future.result()
+    parts = [Windows.load(path) for path in paths]
+    return {"sampling": f1_by_sampling(joined(parts), work.training)}
+
+
+def _recorded_into(path: Path, *settings: Any) -> None:
+    """Keep the windows of one run (:func:`recorded_windows`)."""
+    recorded_windows(*settings).save(path)
 
 
 def splits(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:

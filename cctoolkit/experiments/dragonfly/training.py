@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .scenarios import PAPER_S
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from ...identify import Recording, SlotDataset, Windows
+    from ..pieces import Pieces
 
 __all__ = ["Training"]
+
+#: The code that decides what a classifier answers.
+CODE = ("cctoolkit.identify.classifiers", "cctoolkit.experiments.dragonfly.training")
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,15 @@ class Training:
         Windows of each flow, at most as many as fit into a minute; the paper has 1 of each of 1500 flows.
     learning_rate : float, optional
         Replaces Dragonfly's and DeePCCI's own, for short trainings.
+    pieces : Pieces, optional
+        Keeps the classifiers' answers, and networks while they are trained.
     """
 
     epochs: int = 100
     seeds: int = 3
     per_flow: int = 10
     learning_rate: float | None = None
+    pieces: Pieces | None = field(default=None, compare=False, repr=False)
 
     def classifier(self, name: str, seed: int) -> Any:
         """A new classifier, one of :data:`~.scenarios.CLASSIFIERS`."""
@@ -70,9 +79,48 @@ class Training:
 
         def train(training: Windows, seed: int) -> Any:
             if seed not in trained:
-                trained[seed] = self.classifier(name, seed).fit(training)
-            return trained[seed].predict
+                trained[seed] = self._predictor(name, training, seed)
+            return trained[seed]
 
         chosen = range(self.seeds) if seeds is None else seeds
         columns: tuple[str | None, ...] = (None, *by)
         return [over_seeds(train, windows, chosen, by=column) for column in columns]
+
+    def kept(self, kind: str, name: str, seed: int, *windows: Windows) -> tuple[Any, ...]:
+        """What identifies a piece: its kind, the training, and the windows."""
+        settings = (self.epochs, self.learning_rate, seed)
+        return kind, name, settings, [_digest(part) for part in windows]
+
+    def _predictor(self, name: str, learnt: Windows, seed: int) -> Callable[[Windows], np.ndarray]:
+        """``predict`` of a classifier trained on windows; with pieces, it is trained only for new answers."""
+        if self.pieces is None:
+            predict: Callable[[Windows], np.ndarray] = self.classifier(name, seed).fit(learnt).predict
+            return predict
+        import numpy as np
+
+        pieces = self.pieces
+        fitted: list[Any] = []
+
+        def answers(tested: Windows) -> dict[str, Any]:
+            if not fitted:
+                pieces.folder.mkdir(parents=True, exist_ok=True)
+                half_done = pieces.path(self.kept("training", name, seed, learnt)).with_suffix(".checkpoint")
+                classifier = self.classifier(name, seed).set_params(checkpoint=half_done)
+                fitted.append(classifier.fit(learnt))
+            return {"answers": fitted[0].predict(tested).tolist()}
+
+        def kept_answers(tested: Windows) -> np.ndarray:
+            what = self.kept("answers", name, seed, learnt, tested)
+            return np.asarray(pieces.made(what, lambda: answers(tested))["answers"], object)
+
+        return kept_answers
+
+
+def _digest(windows: Windows) -> str:
+    """Everything of windows that a classifier learns from."""
+    import numpy as np
+
+    about = (windows.inputs, windows.slot_ms, windows.X.shape, windows.y.tolist(), windows.groups.tolist())
+    digest = hashlib.sha256(repr(about).encode())
+    digest.update(np.ascontiguousarray(windows.X).data)
+    return digest.hexdigest()

@@ -12,11 +12,13 @@ from . import conclusions
 from .page import (
     changes,
     drop_times,
+    growth_beside_laws,
     kernel_beside_simulator,
     readings_beside_paper,
     registers_beside_switch,
     shares_and_words,
     shares_beside_logs,
+    shares_by_slow_start,
     table_3,
 )
 
@@ -34,6 +36,9 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "published-registers": lambda tables: markdown_table(
         registers_beside_switch(tables["published-registers"])
     ),
+    "growth": lambda tables: markdown_table(growth_beside_laws(tables["growth"])),
+    "slow-start": lambda tables: markdown_table(shares_by_slow_start(tables["slow-start"])),
+    "slow-start-statements": bullets_of(conclusions.slow_start),
     "published-statements": bullets_of(conclusions.published),
     "registers": lambda tables: markdown_table(registers_beside_switch(tables["registers"])),
     "readings": lambda tables: markdown_table(readings_beside_paper(tables["readings"])),

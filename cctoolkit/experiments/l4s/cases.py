@@ -22,6 +22,7 @@ from .scenarios import (
     PUBLISHED,
     SAMPLE_S,
     SENDERS,
+    SLOW_STARTS,
     SPREAD_S,
     SYSTEMS,
     UNEVEN,
@@ -373,6 +374,21 @@ class Settings:
             self.configurations, ["iRED", AS_PUBLISHED], mtu_bytes=AS_PUBLISHED_MTU,
             about={"mtu_bytes": AS_PUBLISHED_MTU},
         )  # fmt: skip
+
+    def slow_starts(self) -> list[Case]:
+        """The paper's systems in phase 1, with each of :data:`~.scenarios.SLOW_STARTS` and packets as in the logs."""
+        from .prague import RestartingPrague
+
+        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
+        return [
+            case
+            for name, parameters in SLOW_STARTS.items()
+            for case in fewer.cases(
+                self.configurations, PUBLISHED, mtu_bytes=AS_PUBLISHED_MTU, pairs=PAIRS[:1],
+                scalable={"cca": RestartingPrague(**parameters)} if parameters else {},
+                about={"mtu_bytes": AS_PUBLISHED_MTU, "slow_start": name},
+            )
+        ]  # fmt: skip
 
     def changed(self) -> list[Case]:
         """:data:`~.scenarios.CAUSES` on their configurations, and the paper's phases on all, unless used anyway."""

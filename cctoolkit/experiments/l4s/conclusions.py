@@ -257,6 +257,93 @@ def published(tables: Tables) -> list[Statement]:
     return statements
 
 
+#: A growth whose ratio to a law is no more follows it.
+LAW = 1.35
+#: After slow start a window is nearly empty with less than this part of the link.
+NEARLY_EMPTY = 0.05
+
+
+def slow_start(tables: Tables) -> list[Statement]:
+    """How Prague leaves slow start in the authors' logs, and what the simulator's shares are if it does the same."""
+    growth = tables["growth"].set_index(["configuration", "mtu_bytes"])
+    fast = growth.loc[["III", "IV"]]
+    far, near = growth.loc[["IV"]], growth.loc[["III"]]
+    statements = [
+        Statement(
+            "logs",
+            f"{OURS}in iRED's logs at 1 Gbit/s, Prague has less than {100 * NEARLY_EMPTY:g} % of the link within 5 s "
+            "from its start, after a slow start to more",
+            _by_size(fast, lambda row: f"{row.lowest_mbps:.0f} Mbit/s after {row.lowest_s:g} s"),
+            bool((fast.lowest_mbps < 1000 * NEARLY_EMPTY).all() and (fast.lowest_s <= 5).all()),
+        ),
+        Statement(
+            "logs",
+            f"{OURS}from there it grows by one packet in each round trip of 50 ms (within a factor of {LAW:g})",
+            _by_size(far, lambda row: f"{row.first_growth:.2f} Mbit/s per second, law {row.rtt_law:.2f}"),
+            bool((_ratio(far.first_growth, far.rtt_law) <= LAW).all()),
+        ),
+        Statement(
+            "logs",
+            f"{OURS}with an RTT of 10 ms, the virtual RTT of 25 ms does not count in the first 5 s: a packet in each "
+            f"round trip (within a factor of {LAW:g}), not in each virtual one",
+            _by_size(
+                near,
+                lambda row: (
+                    f"{row.first_growth:.1f} Mbit/s per second, laws {row.rtt_law:.1f} and "
+                    f"{row.virtual_law:.1f}"
+                ),
+            ),
+            bool(
+                (_ratio(near.first_growth, near.rtt_law) <= LAW).all()
+                and (_ratio(near.first_growth, near.virtual_law) > LAW).all()
+            ),
+        ),
+    ]
+    shares_ = tables["slow-start"]
+    keys = ["slow_start", "system", "configuration", "mtu_bytes", "phase"]
+    mean = shares_.groupby(keys, sort=False)[["scalable_share", "logged_share"]].mean().reset_index()
+    mean["error"] = (mean.scalable_share - mean.logged_share).abs()
+    for system in dict.fromkeys(mean.system):
+        part = mean[mean.system == system]
+        errors = part.groupby("slow_start", sort=False).error.mean()
+        usual, *changed = errors.index
+        statements.append(
+            Statement(
+                "logs",
+                f"{OURS}{system}: Prague's share in phase 1 is nearer to the logs if slow start ends with a nearly "
+                "empty window",
+                ", ".join(f"{name}: {100 * errors[name]:.1f} points off" for name in errors.index),
+                bool((errors[changed] < errors[usual]).all()),
+            )
+        )
+    first = mean[(mean.phase == 1) & (mean.configuration == "IV") & (mean.system == "iRED")]
+    if len(first):
+        usual, *changed = first.to_dict("records")
+        statements.append(
+            Statement(
+                "logs",
+                f"{OURS}iRED, configuration IV, phase 1: that explains the logs' share (within "
+                f"{100 * LIKE_THE_LOGS:g} points with it, not without)",
+                f"logs {100 * usual['logged_share']:.0f} %, "
+                + ", ".join(
+                    f"{row['slow_start']}: {100 * row['scalable_share']:.0f} %" for row in (usual, *changed)
+                ),
+                usual["error"] > LIKE_THE_LOGS and all(row["error"] <= LIKE_THE_LOGS for row in changed),
+            )
+        )
+    return statements
+
+
+def _by_size(growth: pd.DataFrame, text: Callable[[pd.Series], str]) -> str:
+    """A text for each configuration and packet size."""
+    rows = growth.reset_index()
+    return "; ".join(f"{row.configuration}, {row.mtu_bytes} bytes: {text(row)}" for _, row in rows.iterrows())
+
+
+def _ratio(one: pd.Series, other: pd.Series) -> pd.Series:
+    return pd.concat([one / other, other / one], axis=1).max(axis=1)
+
+
 def shares(tables: Tables) -> list[Statement]:
     """Prague's share beside the authors' logs, phase by phase."""
     errors = share_errors(tables["logs"])

@@ -7,6 +7,7 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 ``l4s-ired-pi2.csv``            Prague's share in each phase: :func:`phase_shares` of the goodput
 ``l4s-ired-pi2-table-3.csv``    the paper's Table 3 in three readings: :func:`reading_differences` of the goodput
 ``l4s-ired-pi2-registers.csv``  counters and quantiles of delays: :func:`register_values` of the registers
+``l4s-ired-pi2-growth.csv``     Prague after slow start: :func:`growth` of the goodput
 ``l4s-ired-pi2-marks.csv``      packets marked by iRED, as in ``TF2/iRED/*/mark_*.txt``
 ``…-recirculation.csv``         how long iRED's notifications took, as in ``TF2/iRED/*/recircTime_*MTU.txt``: a reading
                                 a second, of which those that are not 0 count
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "growth",
     "logged_differences",
+    "logged_growth",
     "logged_recirculation",
     "logged_registers",
     "logged_shares",
@@ -105,6 +108,44 @@ def reading_differences(goodput: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+#: Seconds from the start in which slow start ends, and in which the growth after it is measured.
+_ENDS_BY_S, _FIRST_S, _LATER_S = 10, 5, (10, 40)
+
+
+def growth(goodput: pd.DataFrame) -> pd.DataFrame:
+    """How the goodput of phase 1's Prague flow falls after slow start, and grows again.
+
+    Parameters
+    ----------
+    goodput : DataFrame
+        As for :func:`phase_shares`.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes``; ``lowest_mbps``, the least in a second of the first 10, and ``lowest_s``,
+        the first such second; growth in Mbit/s per second, by least squares: ``first_growth`` in the 5 s from there,
+        ``later_growth`` from 10 to 40 s after it.
+    """
+    import numpy as np
+    import pandas as pd
+
+    part = _settings(goodput)
+    part = part[(part.started_in_phase == 1) & (part.cca == "prague") & (part.second < PHASE_S)]
+    rows = []
+    for key, flow in part.groupby(_KEYS):
+        rates = flow.sort_values("second").goodput_mbps.to_numpy()
+        lowest = 1 + int(np.argmin(rates[1:_ENDS_BY_S]))
+        slopes = [
+            float(np.polyfit(np.arange(begin, end), rates[lowest + begin : lowest + end], 1)[0])
+            for begin, end in ((0, _FIRST_S), _LATER_S)
+        ]
+        measured = {"lowest_mbps": rates[lowest], "lowest_s": lowest}
+        measured |= dict(zip(("first_growth", "later_growth"), slopes, strict=True))
+        rows.append(dict(zip(_KEYS, key, strict=True)) | measured)
+    return pd.DataFrame(rows)
+
+
 def register_values(registers: pd.DataFrame) -> pd.DataFrame:
     """Counters and delays in the switch's registers.
 
@@ -141,6 +182,17 @@ def logged_shares() -> pd.DataFrame:
     [0.561, 0.529, 0.473, 0.413]
     """
     return author_log("l4s-ired-pi2")
+
+
+def logged_growth() -> pd.DataFrame:
+    """The result of :func:`growth` for the authors' logs.
+
+    Examples
+    --------
+    >>> logged_growth().query("configuration == 'IV' and system == 'iRED'").later_growth.tolist()
+    [1.05, 1.99]
+    """
+    return author_log("l4s-ired-pi2-growth")
 
 
 def logged_differences() -> pd.DataFrame:

@@ -163,6 +163,47 @@ def published(settings: Settings, tables: Tables) -> list[str]:
     ]
 
 
+def slow_start(settings: Settings, tables: Tables) -> list[str]:
+    """Prague's growth in the logs beside two laws, and its shares beside the logs."""
+    return [
+        "Prague after slow start in the authors' logs of iRED, beside one packet in each round trip, and in each of at "
+        "least 25 ms:",
+        markdown_table(growth_beside_laws(tables["growth"])),
+        "Prague's share of the goodput in phase 1, in percent, for different ends of slow start:",
+        markdown_table(shares_by_slow_start(tables["slow-start"])),
+    ]
+
+
+def growth_beside_laws(growth: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and packet size."""
+    return pd.DataFrame(
+        {
+            "configuration": growth.configuration,
+            "MTU": growth.mtu_bytes,
+            "least, Mbit/s": growth.lowest_mbps.map("{:.1f}".format),
+            "after, s": growth.lowest_s,
+            "growth in the next 5 s, Mbit/s per s": growth.first_growth.map("{:.1f}".format),
+            "10 to 40 s later": growth.later_growth.map("{:.1f}".format),
+            "a packet per round trip": growth.rtt_law.map("{:.1f}".format),
+            "per virtual round trip": growth.virtual_law.map("{:.1f}".format),
+        }
+    )
+
+
+def shares_by_slow_start(shares: pd.DataFrame) -> pd.DataFrame:
+    """One row per system and configuration: the logs' share, and the simulator's for each end of slow start."""
+    keys = ["system", "configuration", "slow_start", "phase"]
+    mean = shares.groupby(keys, sort=False)[["scalable_share", "logged_share"]].mean().reset_index()
+    rows = []
+    for (system, configuration), part in mean.groupby(["system", "configuration"], sort=False):
+        row: dict[str, object] = {"system": system, "configuration": configuration}
+        for name, one in part.groupby("slow_start", sort=False):
+            row.setdefault("logs", _percents(one.sort_values("phase").logged_share))
+            row[str(name)] = _percents(one.sort_values("phase").scalable_share)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 #: Columns of the registers: quantity, column, digits.
 _REGISTERS = (
     ("drop delay, ms", "drop_p50_ms", 1),

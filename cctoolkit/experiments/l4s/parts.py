@@ -40,6 +40,12 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.published,
         page=page.published,
     ),
+    "slow-start": Part(
+        scenarios=Settings.slow_starts,
+        tables=tables.slow_start,
+        statements=conclusions.slow_start,
+        page=page.slow_start,
+    ),
     "causes": Part(
         scenarios=Settings.changed,
         tables=tables.causes,

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from ...scenario import Flow, Scenario
 
 __all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED",
-           "LOGGED_SEEDS", "PAIRS", "PUBLISHED", "SENDERS", "SYSTEMS", "TITLES", "UNEVEN", "VARIANTS", "System",
-           "system_named", "through"]  # fmt: skip
+           "LOGGED_SEEDS", "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TITLES", "UNEVEN", "VARIANTS",
+           "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
     "table-3": "Cubic and Prague in four phases (table 3, figures 5 to 7)",
     "logs": "Compared with the authors' logs",
     "published": "iRED as its published program means it",
+    "slow-start": "How Prague leaves slow start",
     "causes": "What changes the split: one thing changed at a time",
     "uneven": "Queues by class and flows per class",
     "identification": "How scalable flows are identified",
@@ -109,6 +110,12 @@ LOGGED: dict[str, tuple[int, ...]] = {
 }
 #: The variant that the part "published" holds beside iRED, with packets of this length (MTU).
 AS_PUBLISHED, AS_PUBLISHED_MTU = "iRED, as published", 800
+#: Ways in which Prague leaves slow start: parameters of :class:`~.prague.RestartingPrague`, or none for Prague itself.
+SLOW_STARTS: dict[str, dict[str, float]] = {
+    "Prague": {},
+    "2 packets left after slow start": {"left_packets": 2.0},
+    "and 500 round trips until the virtual RTT": {"left_packets": 2.0, "transition_rounds": 500.0},
+}
 #: Everything that stands beside the logs somewhere, in the order of tables.
 BESIDE_LOGS = (*LOGGED, AS_PUBLISHED)
 #: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.

@@ -12,11 +12,13 @@ import pandas as pd
 from ..papers import paper_numbers
 from ..seeds import Measured
 from .cases import Outcome, Settings
-from .logs import logged_differences, logged_registers, logged_shares
-from .scenarios import PUBLISHED, SYSTEMS, system_named
+from .logs import logged_differences, logged_growth, logged_registers, logged_shares
+from .scenarios import CONFIGURATIONS, PUBLISHED, SYSTEMS, system_named
 
 __all__ = ["drop_delays", "flow_goodputs", "identified_shares", "paper_differences", "table_3"]
 
+#: Prague's virtual RTT, and the headers of a TCP packet with timestamps.
+VIRTUAL_RTT_S, HEADER_BYTES = 0.025, 52
 #: Readings of the paper's Table 3, :meth:`.cases.Outcome.differences`.
 READINGS = ["by_phase", "whole_run", "each_second"]
 
@@ -161,6 +163,32 @@ def published(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Data
     """``published-logs`` and ``published-registers``: as ``logs`` and ``registers`` of :func:`beside_logs`."""
     made = beside_logs(settings, found)
     return {f"published-{name}": made[name] for name in ("logs", "registers")}
+
+
+def slow_start(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``slow-start`` (as ``logs``, with a column ``slow_start``) and ``growth`` (:func:`growth_beside_laws`)."""
+    keep = ["slow_start", "configuration", "system", "mtu_bytes", "seed", "phase", "pairs", "scalable_share"]
+    rows = pd.DataFrame([row for o in found for row in o.phases])[keep]
+    shares = logged_shares().rename(columns={"scalable_share": "share"}).drop(columns="goodput_mbps")
+    return {"slow-start": _beside(rows, shares, ["phase"], how="inner"), "growth": growth_beside_laws()}
+
+
+def growth_beside_laws() -> pd.DataFrame:
+    """How fast Prague grew after slow start in the authors' logs of iRED, whose scalable queue was then empty.
+
+    Returns
+    -------
+    DataFrame
+        :func:`.logs.logged_growth`; ``rtt_law``: a packet in each round trip, and ``virtual_law``: the same as if the
+        RTT were at least 25 ms, both in Mbit/s per second.
+    """
+    table = logged_growth()
+    table = table[table.system == "iRED"].reset_index(drop=True)
+    rtt_s = table.configuration.map({name: rtt_ms / 1e3 for name, (_, rtt_ms) in CONFIGURATIONS.items()})
+    packet_mbit = (table.mtu_bytes - HEADER_BYTES) * 8e-6
+    return table.assign(
+        rtt_law=packet_mbit / rtt_s**2, virtual_law=packet_mbit / rtt_s.clip(lower=VIRTUAL_RTT_S) ** 2
+    )
 
 
 def _beside(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "Outcome"]
 
+#: The code that decides an outcome.
+CODE = ("cctoolkit.experiments.rtt_separation.cases",)
 #: How often the controller acts.
 STEP_S = 0.5
 #: Schemes with hard limits, and the limit of a queue, as a part of the link, by the number of classes.
@@ -71,6 +73,18 @@ class Case:
         if scheme == "buffer":
             return BufferResizing(rate, **options)
         return None
+
+    def identity(self) -> object:
+        """Everything that the outcome depends on."""
+        return dict(self.about), self.scenario.to_toml(), self.k, dict(self.options), self.sample_s
+
+    def content(self, outcome: Outcome) -> dict[str, Any]:
+        """An outcome as tables and plain values."""
+        return {name: getattr(outcome, name) for name in ("flows", "flow_series", "queue_series", "log")}
+
+    def outcome(self, content: dict[str, Any]) -> Outcome:
+        """The outcome again."""
+        return Outcome(self, **content)
 
     def run(self) -> Outcome:
         """Simulate the case, or run it on real Linux."""

@@ -11,6 +11,7 @@ from ..._support.options import WorkersOption
 from ...errors import ParameterError
 from ..folder import Folder
 from ..options import OutputOption
+from ..runners import outcomes
 from .scenarios import MAWI_DAY, TESTBED_TESTS, TITLES, Settings
 
 __all__ = ["run"]
@@ -54,6 +55,8 @@ def run(
 ) -> Path:
     """Run the RTT paper's tests; write tables, figures and a summary.
 
+    Finished simulations stay in the folder (``pieces``), so an interrupted experiment continues.
+
     Parameters
     ----------
     output : Path
@@ -78,7 +81,9 @@ def run(
         With `testbed`: this machine has no kernel to run.
     """
     from ...capture.mawi import mawi_path
+    from ..code_hash import NOT_SIMULATED
     from ..part import Findings, write
+    from ..pieces import Pieces, kept_outcomes
 
     known = sorted(TESTBED_TESTS if testbed else TITLES)
     chosen = sorted(set(test or known))
@@ -94,11 +99,13 @@ def run(
     options |= {"testbed": True} if testbed else {}
     folder = Folder(output, "rtt-separation", options)
 
+    from .cases import CODE
     from .page import about
     from .parts import PARTS, TABLE_1
 
+    run_cases = outcomes if testbed else kept_outcomes(Pieces(folder.path / "pieces", CODE, NOT_SIMULATED))
     found: dict[Any, Findings[Settings]] = {
-        number: PARTS[number].run(settings, workers=workers) for number in chosen
+        number: PARTS[number].run(settings, workers=workers, run_cases=run_cases) for number in chosen
     }
     titles: dict[Any, str] = dict(TITLES)
     if not testbed and {1, 4} & set(chosen):
