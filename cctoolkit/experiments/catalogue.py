@@ -141,6 +141,12 @@ RESULTS = {
         "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
         "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
     ),
+    "dragonfly-minute": _experiment(
+        "dragonfly", "the Dragonfly paper's figures on simulated runs of a minute, with windows up to a minute",
+        "--full --runs 120 --seeds 1 --window-ms 1000 --window-ms 6000 --window-ms 10000 --window-ms 60000 "
+        "--longest DeePCCI=1000 --longest 'Dragonfly, CBIQ only=1000' --only windows",
+        "windows", "background",
+    ),
     "dragonfly-session": Result(
         "the Dragonfly authors' published session through the bundled models",
         "cct experiment dragonfly --full --seeds 2 --only session --session dragonfly-session.csv.xz "
