@@ -112,7 +112,7 @@ def test_selections_work_everywhere(run, mixed: cct.Capture, tmp_path: Path) -> 
     assert (status, err) == (0, "")
     again = cct.read_capture(out_file)
     selected = mixed.select(host=host, start_s=1, stop_s=4)
-    assert f"wrote {len(selected)} packets" in out
+    assert f"wrote {len(selected):,} packets" in out
     for name in ("ts_ns", "seq", "ack", "payload_bytes", "wire_bytes", "tsval", "ttl"):
         assert (again.columns[name] == selected.columns[name]).all(), name
 

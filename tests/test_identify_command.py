@@ -488,7 +488,7 @@ def test_a_folder_with_nothing_to_read_is_refused(run, tmp_path: Path, text: str
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("add", "DIR", THREE, "--name", "b"), "neither the name of"),
+        (("add", "DIR", THREE, "--name", "b"), "nor its folder is named after"),
         (("add", "DIR", TRACES, THREE_EGRESS), "egress: needs a single capture"),
         (("add", "DIR", TRACES, "--name", "b"), "name: needs a single capture"),
         (("add", "DIR", TRACES, "--labels", "iperf3.json"), "labels: a folder needs a table"),

@@ -79,7 +79,7 @@ class SavedModel:
 
     See Also
     --------
-    cctoolkit.identify.load : opens a model
+    cctoolkit.identify.bundle.load : opens a model
     BatchClassifier : what the batch needs of a classifier
 
     Examples

@@ -449,10 +449,22 @@ class Model:
     def _named(self, probabilities: np.ndarray, slots: int | np.ndarray) -> np.ndarray:
         return named(probabilities, self.classes_, self._other, by_length(self._thresholds, slots, 0.0))
 
-    def answer(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Names of windows as :meth:`predict` gives them, and the probability of the most probable name."""
+    def answer(self, X: Windows | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Name windows and say how probable the names are.
+
+        Parameters
+        ----------
+        X : Windows or array
+            As for :meth:`predict_proba`.
+
+        Returns
+        -------
+        names, probabilities : array of str, array of float
+            What :meth:`predict` answers, and the probability of the most probable name, also of ``"unknown"`` windows.
+        """
         probabilities = self.predict_proba(X)
-        return self._named(probabilities, X.shape[1]), self._likely(probabilities)
+        slots = slots_of(X.X if isinstance(X, Windows) else np.asarray(X))
+        return self._named(probabilities, slots), self._likely(probabilities)
 
     def _likely(self, probabilities: np.ndarray) -> np.ndarray:
         """The probability of the most probable name."""
@@ -475,8 +487,7 @@ class Model:
         """
         if isinstance(X, pd.DataFrame):
             return self.predict_slots(X)
-        probabilities = self.predict_proba(X)
-        return self._named(probabilities, slots_of(X.X if isinstance(X, Windows) else np.asarray(X)))
+        return self.answer(X)[0]
 
     def predict_slots(self, slots: pd.DataFrame, window_ms: float | None = None) -> pd.DataFrame:
         """Name the flows of a slots table.

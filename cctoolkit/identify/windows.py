@@ -364,7 +364,7 @@ def cut_windows(
         retransmitted: not building a queue is informative, a classifier in use meets such windows, feature sets are
         compared on the same windows, and the paper leaves none out (section III-E). The table also has ``window_ms``
         and, if the recordings have the senders' states, ``as_reno`` and ``as_cubic``: whether Reno's and CUBIC's
-        windows would have moved as the sender's did (:mod:`~.behaviour`).
+        windows would have moved as the sender's did (:mod:`~cctoolkit.identify.behaviour`).
 
     Raises
     ------

@@ -597,6 +597,9 @@ CASES["identify.Model.predict_slots"] = lambda d: _named(GOOD.model.predict_slot
 CASES["identify.Model.predict"] = lambda d: GOOD.model.predict(
     d.random.choice([d.table(GOOD.slots), _windows(d), d.array(GOOD.windows.X)])
 )
+CASES["identify.Model.answer"] = lambda d: GOOD.model.answer(
+    d.random.choice([_windows(d), d.array(GOOD.windows.X)])
+)
 CASES["identify.Model.predict_proba"] = lambda d: GOOD.model.predict_proba(
     d.random.choice([_windows(d), d.array(GOOD.windows.X), d.array(np.zeros((2, 100, 5), np.float32))])
 )
