@@ -145,7 +145,9 @@ def test_pragues_virtual_rtt_counts_some_round_trips_after_slow_start(rounds, gr
         before = driver.flow.cwnd - driver.state.gap
         for _ in range(50):
             driver.step(round(10 * MS / 50), 10 * MS)
-        grown.append(driver.flow.cwnd - driver.state.gap - before)
+        grown.append(
+            (driver.flow.cwnd - driver.state.gap - before) * before / 50
+        )  # a window's, not 50 packets'
     before = max(rounds - 1, 0)  # the last of them ends inside one of these
     assert grown[:before] == pytest.approx([growth] * before, rel=0.05)
     assert grown[rounds + 1 :] == pytest.approx([0.16] * (11 - rounds), rel=0.05)

@@ -346,7 +346,7 @@ def test_growth_of_a_log_by_hand() -> None:
 
 
 def test_after_slow_start_a_restarting_prague_has_few_packets() -> None:
-    from cctoolkit.experiments.l4s.prague import RestartingPrague
+    from cctoolkit.experiments.l4s.variants import RestartingPrague
 
     def shares(cca: object) -> tuple[float, float]:
         case = l4s.Case("IV", "iRED", phase_s=6.0, pairs=((1, 1),), scalable={"cca": cca}, mtu_bytes=800)

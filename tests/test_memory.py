@@ -46,7 +46,9 @@ PEAK = """if True:
     run(sys.argv[2])  # whatever is compiled and imported is now there
     if sys.argv[4:]:
         resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + int(sys.argv[4]),) * 2)
-    before = status("VmHWM")
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak starts anew: compiling may have taken more than what is measured
+    before = status("VmRSS")
     try:
         print(run(sys.argv[3]), status("VmHWM") - before)
     except cct.errors.CCToolkitError as err:
@@ -84,7 +86,7 @@ def test_bytes_of_a_flow_of_a_capture(what, tmp_path):
     small, large = (capture_of(tmp_path / f"{n}.pcap", n) for n in (1000, flows))
     found, peak = map(int, measured(what, small, large).split())
     assert found == flows
-    assert peak / flows < 500
+    assert peak / flows < 560
 
 
 @linux

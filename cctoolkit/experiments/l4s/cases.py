@@ -377,7 +377,7 @@ class Settings:
 
     def slow_starts(self) -> list[Case]:
         """The paper's systems in phase 1, with each of :data:`~.scenarios.SLOW_STARTS` and packets as in the logs."""
-        from .prague import RestartingPrague
+        from .variants import RestartingPrague
 
         fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
         return [
