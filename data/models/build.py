@@ -6,13 +6,14 @@
 Steps, each of which takes up what is there of the one before: ``data`` (some 2500 runs on the testbed's kernel in
 virtual time and 3700 simulations: five to six core-hours), ``home`` (settings drawn like those of the paper), ``cca``
 (once a seed: goes on from there with the settings of the world; ``cca-scores`` without training), ``families`` (the
-same without one family at a time, tested on it), ``feature-sets``, ``every-cca`` (``every-scores`` without training),
-``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on simulations only); without a step all of
-them. Models go to ``data/models/``, scores to ``data/results/models/``.
+same without one family at a time, tested on it), ``feature-sets``, ``every-home``, ``every-cca`` (goes on from there
+with the settings of the world; ``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
+``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores
+to ``data/results/models/``.
 
-Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``
-and ``every`` each fourth run is for testing; ``hard`` is tested on ``hard-test``, settings drawn apart, half of them
-with queue disciplines that no training run has.
+Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``,
+``every`` and ``every-world`` each fourth run is for testing; ``hard`` is tested on ``hard-test``, settings drawn apart,
+half of them with queue disciplines that no training run has.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from cctoolkit._support.atomic import replacing
 from cctoolkit.analysis.limits import NAMEABLE, flow_limits
 from cctoolkit.experiments.kept import note_step
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
+from cctoolkit.identify.behaviour import right
 from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.card import write_card
 from cctoolkit.identify.evaluation import confusion, evaluate, rejection
@@ -53,16 +55,18 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "hard-test": (lambda: hard(54, part="test"), "uml", 3),
     "world": (lambda: world(360), "uml", 6),
     "world-every": (lambda: world(360, 2, ccas=(*KERNEL_CCAS, "prague")), "uml", 6),
+    "every-world": (lambda: world(84, 3, ccas=KERNEL_CCAS), "uml", 6),
     "few": (lambda: every_cca(120, 902, ccas=PAPER_CCAS), "uml", 6),
     "every": (lambda: every_cca(1220), "uml", 6),
+    "every-test": (lambda: every_cca(31, 903), "uml", 6),
     "sim-paper": (lambda: paper(1300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
     "sim-world": (lambda: world(700, 101), "simulator", 6),
     "sim-world-every": (lambda: world(300, 102, ccas=SIMULATOR_CCAS), "simulator", 6),
+    "sim-every-world": (lambda: world(44, 103, ccas=SIMULATOR_CCAS), "simulator", 6),
     "sim-few": (lambda: every_cca(400, 901, ccas=PAPER_CCAS), "simulator", 6),
     "sim-crowd": (lambda: paper(300, 104), "simulator", 3),
     "sim-every": (lambda: every_cca(540, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
-    "sim-every-test": (lambda: every_cca(200, 502, ccas=SIMULATOR_CCAS), "simulator", 6),
 }
 #: Congestion controls that do the same here: DCTCP without marks falls back to Reno in Linux, by name or by behaviour.
 ALIKE = {"reno": ("reno", "dctcp-reno")}
@@ -76,6 +80,8 @@ LENGTHS = {30: 2, 100: 8, 300: 3, 1000: 8, 3000: 3, 10_000: 4}
 TESTED_MS = (10, 100, 1000, 10_000, 60_000)
 #: Runs of each family in the benchmark on real Linux, as in data/results/cca-benchmark-linux.
 BENCHMARK_RUNS = 12
+#: Runs of its part `home` that `every-cca` is tested on.
+HOME_RUNS = 8
 #: Training: real runs of Reno, CUBIC and BBR, and simulated ones, which are many and alike enough.
 NAMED = ("paper", "hard", "few", "sim-paper", "sim-hard", "sim-few")
 #: Settings of the world; and of those of `NAMED` so many runs that go along, so that they are not forgotten.
@@ -97,9 +103,16 @@ CHANGED = {
 }
 #: The same for all congestion controls; runs of many flows at once are simulated ones only.
 EVERY = ("every", "sim-every", "sim-hard", "sim-crowd")
+#: Its network is wider, for it has more classes.
+WIDTHS = (64, 96, 128)
 LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
+#: Windows of each flow of the world with all congestion controls, whose runs are fewer.
+EVERY_LENGTHS = {30: 1, 100: 4, 300: 3, 1000: 6, 3000: 3, 10_000: 4}
+EVERY_TESTED_MS = (100, 1000, 10_000)
+#: Settings of the world for all congestion controls.
+EVERY_WORLD = ("every-world", "sim-every-world")
 #: Datasets of which each fourth run is for testing.
-SPLIT = ("paper", "every")
+SPLIT = ("paper", "every", *EVERY_WORLD)
 
 
 def fourth(run: str) -> bool:
@@ -525,60 +538,138 @@ def tested_on(work: Work) -> str:
     )
 
 
-def every(work: Work) -> None:
+def every_home(work: Work) -> None:
     """All congestion controls of the kernel and those of the simulator only, a class for each way to behave."""
-    model = train(work, work.training(EVERY, None), epochs=14, widths=(64, 96, 128), alike=BEHAVIOUR)
-    runs = {d: len(work.dataset(d)) for d in (*EVERY, "sim-every-test")}
+    model = train(work, work.training(EVERY, None), epochs=14, widths=WIDTHS, alike=BEHAVIOUR)
+    runs = {d: len(work.dataset(d)) for d in EVERY}
     data = (
         f"Linux 7.2's own TCP in virtual time (`data/models/build.py`): {runs['every']} runs with one to six flows of "
-        f"all the kernel's congestion controls; and from cctoolkit's simulator {runs['sim-every']} of its congestion "
-        f"controls and {runs['sim-hard'] + runs['sim-crowd']} with up to 78 flows of Reno, CUBIC and BBR. "
-        f"{tested_on(work)} BBRv2, BBRv3 and Prague, which the kernel lacks, are tested on "
-        f"{runs['sim-every-test']} other simulated runs."
+        f"all the kernel's congestion controls, but for each fourth; and from cctoolkit's simulator "
+        f"{runs['sim-every']} of its congestion controls and {runs['sim-hard'] + runs['sim-crowd']} with up to 78 "
+        "flows of Reno, CUBIC and BBR."
+    )
+    save(model, every_home_folder(work), data=data, limits=IDEAL, step="every-home")
+    write_runs(work, every_home_folder(work), EVERY, [])
+
+
+def every_home_folder(work: Work) -> Path:
+    return work.folder / "every-home"
+
+
+def every(work: Work) -> None:
+    """The same, having seen the world."""
+    parts = []
+    for name in EVERY_WORLD:
+        trained = nameable(work, name, testing=False)
+        for ms, per_flow in EVERY_LENGTHS.items():
+            w = work.kept(f"{name}-{len(trained)}", trained, ms, "views", per_flow)
+            w.X, w.y = w.X.astype(np.float16), grouped(w.y, ALIKE)
+            parts.append(w)
+    before = {"pretrained": every_home_folder(work), "keep": 0.4, "widths": WIDTHS, "alike": BEHAVIOUR}
+    model = train(work, parts, work.seed, epochs=5, learning_rate=4e-4, **before)
+    runs = {d: len(work.dataset(d)) for d in (*EVERY_WORLD, "every-test")}
+    data = (
+        f"{identify.load(every_home_folder(work)).about['data']} Training went on with widely mixed settings (5-300 "
+        "Mbit/s, 5-200 ms, 0.1-6 BDP; loss, jitter, variable rates, six AQMs, cross traffic, segments of 536 to 8948 "
+        f"bytes, ECN, receivers that acknowledge every segment): {runs['every-world']} runs on real Linux and "
+        f"{runs['sim-every-world']} simulated ones, each fourth of them for testing (`world`). The other tests are on "
+        f"real Linux, with settings like those of the first training: {runs['every-test']} runs of all the kernel's "
+        f"congestion controls (`home`) and {HOME_RUNS} of the benchmark's part `home` (Reno, CUBIC and BBR). BBRv2, "
+        "BBRv3 and Prague, which the kernel lacks, are tested on simulated runs."
     )
     limits = (
-        f"{IDEAL} It is a model for windows of ten seconds: the results above show how much shorter ones lose. If only "
-        "Reno, CUBIC and BBR are in question, `cca` is better for short windows."
+        f"{LIMITS} It is a model for windows of ten seconds: the results above show how much shorter ones lose. If "
+        "only Reno, CUBIC and BBR are in question, `cca` is better for short windows."
     )
     save(model, MODELS / "every-cca", data=data, limits=limits, step="every-cca")
-    write_runs(work, MODELS / "every-cca", EVERY, ["hard-test", "sim-every-test"])
+    write_runs(
+        work, MODELS / "every-cca", EVERY_WORLD, ["every-test"], before=identify.load(every_home_folder(work))
+    )
     every_scores(work)
 
 
+def nameable(work: Work, name: str, *, testing: bool) -> SlotDataset:
+    """Flows that show their congestion control, of the runs for testing or of the others."""
+    data = work.with_limits(name).where(f"limited_by in {NAMEABLE}")
+    return data.where([run for run in data.runs if fourth(run) == testing])
+
+
+#: Where `every-cca` is tested: datasets of which.
+EVERY_TESTED = {"home": ("every-test",), "world": EVERY_WORLD}
+
+
+def every_testing(work: Work, where: str, ms: float) -> Windows:
+    """Real windows, and simulated ones of congestion controls that the kernel lacks."""
+    parts = []
+    for name in EVERY_TESTED[where]:
+        # in settings of the world, not all flows show their congestion control
+        data = nameable(work, name, testing=True) if name in EVERY_WORLD else work.dataset(name)
+        w = work.kept(f"{name}-test-{len(data)}", data, ms, VIEW_INPUTS, 3)
+        w.y = grouped(w.y, ALIKE)
+        parts.append(w.take(~np.isin(w.y, KERNEL_CCAS)) if name.startswith("sim-") else w)
+    return joined(parts)
+
+
 def every_scores(work: Work) -> None:
-    """Of the model as it is used, and with a name for each; and of Reno, CUBIC and BBR in the settings of `cca`."""
+    """Of the model as it is used, and with a name for each; and of Reno, CUBIC and BBR alone."""
+    from cctoolkit.identify import benchmark
+
     model = identify.load(MODELS / "every-cca")
     apart = shutil.copytree(model.folder, work.folder / "every-apart", dirs_exist_ok=True)
     (apart / "model.json").write_text(json.dumps(model.about | {"alike": {}}))
     of_all = scores_of_all(model, work, BEHAVIOUR)
     write("every-cca", pd.concat([of_all, scores_of_all(identify.load(apart), work, {})], ignore_index=True))
-    of_three = overall(scores(one_of(model), work, "one of reno, cubic and bbr", lengths=(100, 1000, 10_000)))
-    named_all = of_all.assign(model=[f"one of {n}" for n in of_all["classes"]], set="every")
-    columns = ["model", "set", "window_ms", "windows", "runs", "f1", "low", "high"]
+    rows = []
+    hard_test = benchmark.build(work.folder / "benchmark", parts=["home"], runs=HOME_RUNS, on="uml")["home"]
+    for ms in EVERY_TESTED_MS:
+        w = work.kept(f"home-{len(hard_test)}", hard_test, ms, VIEW_INPUTS, 3)
+        rows.append(
+            evaluate(one_of(model), w).assign(
+                model="one of reno, cubic and bbr", set="benchmark", window_ms=ms
+            )
+        )
+    named_all = of_all.assign(model=[f"one of {n}" for n in of_all["classes"]])
+    columns = ["model", "set", "window_ms", "windows", "runs", "f1", "low", "high", "f1_by_behaviour"]
     write_card(
-        MODELS / "every-cca", model.about, pd.concat([named_all, of_three], ignore_index=True)[columns]
+        MODELS / "every-cca",
+        model.about,
+        pd.concat([named_all, *rows], ignore_index=True).reindex(columns=columns),
     )
 
 
-def scores_of_all(model: identify.Model, work: Work, alike: dict[str, Sequence[str]]) -> pd.DataFrame:
+def scores_of_all(model: identify.Model, work: Work, alike: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """The kernel's on real Linux, and all, those of the simulator only on simulated runs."""
     rows = []
-    for ms in (100, 1000, 10_000):
-        real, simulated = (work.testing(name, ms) for name in ("every", "sim-every-test"))
-        w = joined([real, simulated.take(~np.isin(simulated.y, KERNEL_CCAS))])
-        p, unrestricted = model.predict_proba(w), model.predict(w)
-        for ccas in (KERNEL_CCAS, np.unique(w.y)):
-            rows_of, columns = np.isin(w.y, ccas), np.isin(model.classes_, ccas)
-            classes, part = model.classes_[columns], w.take(rows_of)
-            predicted, part.y = classes[p[rows_of][:, columns].argmax(axis=1)], grouped(part.y, alike)
-            unknown = float(np.mean(unrestricted[rows_of] == UNKNOWN))
-            rows.append(evaluate(predicted, part).assign(classes=len(classes), window_ms=ms, unknown=unknown))
-            log(
-                f"{model.name} {ms} ms, {len(classes)} classes: F1 {rows[-1].f1[0]:.3f}, {unknown:.3f} unknown"
-            )
-            confusion(part.y, predicted).to_csv(work.folder / f"every-confusion-{len(classes)}-{ms}.csv")
-    table = pd.concat(rows, ignore_index=True).sort_values(["classes", "window_ms"])
-    first = ["classes", "window_ms", "windows", "runs", "f1", "low", "high", "unknown"]
+    for where in EVERY_TESTED:
+        for ms in EVERY_TESTED_MS:
+            w = every_testing(work, where, ms)
+            p, said = model.predict_proba(w), model.predict(w)
+            for ccas in (KERNEL_CCAS, np.unique(w.y)) if where == "world" else (KERNEL_CCAS,):
+                these, columns = np.isin(w.y, ccas), np.isin(model.classes_, ccas)
+                classes, part = model.classes_[columns], w.take(these)
+                forced, free = classes[p[these][:, columns].argmax(axis=1)], said[these]
+                part.y = grouped(part.y, alike)
+                moved = part.table.assign(cca=part.y)
+                by_behaviour = evaluate(np.where(right(forced, moved), part.y, forced), part)
+                rows.append(
+                    evaluate(forced, part).assign(
+                        classes=len(classes), set=where, window_ms=ms,
+                        f1_by_behaviour=by_behaviour.f1, low_by_behaviour=by_behaviour.low,
+                        high_by_behaviour=by_behaviour.high, unknown=np.mean(free == UNKNOWN),
+                        wrong=np.mean((free != UNKNOWN) & (free != part.y)),
+                        wrong_by_behaviour=np.mean((free != UNKNOWN) & ~right(free, moved)),
+                        bbr_as_later=np.mean(np.isin(free[part.y == "bbr"], ["bbr2", "bbr3"])),
+                    )
+                )  # fmt: skip
+                log(f"{model.name} {where} {ms} ms, {len(classes)} classes: F1 {rows[-1].f1[0]:.3f}")
+                confusion(part.y, forced).to_csv(
+                    work.folder / f"every-confusion-{where}-{len(classes)}-{ms}.csv"
+                )
+    table = pd.concat(rows, ignore_index=True).sort_values(["set", "classes", "window_ms"])
+    first = [
+        "set", "classes", "window_ms", "windows", "runs", "f1", "low", "high", "f1_by_behaviour", "low_by_behaviour",
+        "high_by_behaviour", "unknown", "wrong", "wrong_by_behaviour", "bbr_as_later",
+    ]  # fmt: skip
     return table[first + [c for c in table if c not in first]]
 
 
@@ -664,6 +755,7 @@ STEPS = {
     "families": families,
     "cca-scores": cca_scores,
     "feature-sets": feature_sets,
+    "every-home": every_home,
     "every-cca": every,
     "every-scores": every_scores,
     "dragonfly": dragonfly,

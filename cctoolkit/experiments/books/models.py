@@ -198,20 +198,37 @@ def left_out(tables: Tables) -> str:
 
 def every(tables: Tables) -> str:
     """The bundled model of all congestion controls."""
-    by: Any = tables["every-cca"].set_index(["classes", "window_ms"])
-    long = by.loc[(16, 10_000)]
-    ccas = {c.removeprefix("f1_"): float(long[c]) for c in by if c.startswith("f1_") and long[c] == long[c]}
-    worst = sorted(ccas, key=lambda cca: ccas[cca])[:3]
-    thirteen, seventeen, twenty = (by.loc[(n, 10_000)] for n in (13, 17, 20))
+    by: Any = tables["every-cca"].set_index(["set", "classes", "window_ms"])
+    rows = []
+    for ms, length in LENGTHS.items():
+        row = {"window": length}
+        for name in ("home", "world"):
+            one = by.loc[(name, 13, ms)]
+            row[f"`{name}`"] = _score(one)
+            row[f"`{name}`, by behaviour"] = f"{one.f1_by_behaviour:.2f}"
+        row["`world`, with BBRv2, BBRv3 and Prague"] = _score(by.loc[("world", 16, ms)])
+        rows.append(row)
+    home, world = (by.loc[(name, 13, 10_000)] for name in ("home", "world"))
     return (
-        f"At 10 s, its macro F1 is {_score(thirteen)} over the kernel's thirteen distinct behaviours, on "
-        f"{thirteen.windows:.0f} windows of {thirteen.runs:.0f} runs of real Linux, and {_score(long)} over all "
-        f"sixteen; {by.f1[13, 1000]:.2f} and {by.f1[16, 1000]:.2f} at 1 s, {by.f1[13, 100]:.2f} and "
-        f"{by.f1[16, 100]:.2f} at 100 ms. The lowest scores of the sixteen are "
-        f"{', '.join(f'{cca} {ccas[cca]:.2f}' for cca in worst)}. It calls {100 * thirteen.unknown:.0f} % of "
-        f"these windows unknown. With a name for each congestion control, its macro F1 is {seventeen.f1:.2f} "
-        f"over the seventeen and {twenty.f1:.2f} over the twenty."
+        f"{markdown_table(pd.DataFrame(rows), labels=1)}\n\n"
+        f"At 10 s, `home` has {home.windows:.0f} windows of {home.runs:.0f} runs and `world` {world.windows:.0f} of "
+        f"{world.runs:.0f}. The lowest scores of the thirteen are {_lowest(home)} (`home`) and {_lowest(world)} "
+        f"(`world`). Of these windows, {100 * home.unknown:.0f} % and {100 * world.unknown:.0f} % are called unknown, "
+        f"and {100 * home.wrong_by_behaviour:.0f} % and {100 * world.wrong_by_behaviour:.0f} % get a name that is "
+        f"wrong by behaviour, too. BBR is called BBRv2 or BBRv3 in {100 * home.bbr_as_later:.0f} % and "
+        f"{100 * world.bbr_as_later:.0f} % of its windows. With a "
+        f"name for each of the seventeen, macro F1 is {by.f1['home', 17, 10_000]:.2f} and "
+        f"{by.f1['world', 17, 10_000]:.2f}."
     )
+
+
+def _lowest(row: pd.Series, count: int = 3) -> str:
+    """The congestion controls with the lowest F1."""
+    scores = {
+        c.removeprefix("f1_"): row[c] for c in row.index if c.startswith("f1_") and c != "f1_by_behaviour"
+    }
+    known = {cca: float(score) for cca, score in scores.items() if score == score}
+    return ", ".join(f"{cca} {known[cca]:.2f}" for cca in sorted(known, key=lambda cca: known[cca])[:count])
 
 
 def families(tables: Tables) -> str:
