@@ -7,6 +7,7 @@ or "unknown" where flows are not limited here, as for all models.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -122,16 +123,16 @@ class NearestSeries:
         return self._names[nearest]
 
 
-class Baseline:
+class Baseline(ABC):
     """What :func:`~.benchmark.answers` asks, for windows of the lengths that it was trained on."""
 
     name: str
     inputs: tuple[str, ...]
     any_length: bool
 
+    @abstractmethod
     def answer(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Names, and their probabilities: null without any."""
-        raise NotImplementedError
 
 
 class Boosting(Baseline):

@@ -208,6 +208,10 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
     ) -> None:
         """Fit anything else from the windows, after the network."""
 
+    def _at_once(self, ready: Any) -> int:
+        """How many prepared windows go through the network at a time."""
+        return min(self._AT_ONCE, max(self._SLOTS_AT_ONCE // ready.shape[-1], 1))
+
     def _outputs(self, X: _Windows) -> np.ndarray:
         """Outputs of the network for windows, scores first."""
         import torch
@@ -218,9 +222,8 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         counted, _ = _checked(X, None, self._inputs())
         self._check_shape(counted)
         ready = torch.from_numpy(self._prepared(counted))
-        at_once = min(self._AT_ONCE, max(self._SLOTS_AT_ONCE // ready.shape[-1], 1))
         with torch.inference_mode():
-            return torch.cat([self.network_(part) for part in ready.split(at_once)]).numpy()
+            return torch.cat([self.network_(part) for part in ready.split(self._at_once(ready))]).numpy()
 
     def _check_shape(self, X: np.ndarray) -> None:
         if X.shape[1:] != self.shape_in_:

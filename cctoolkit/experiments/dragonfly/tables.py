@@ -243,7 +243,7 @@ def _accuracies(
     wanted = np.searchsorted(classes, tested.y.astype(str))
     prepare = PREPARATIONS[classifier.preparation]
     ready, unseen = prepare(learnt.X), torch.from_numpy(prepare(tested.X))
-    at_once = max(2**21 // unseen.shape[-1], 1)
+    at_once = classifier._at_once(unseen)
 
     def accuracy_of(epoch: int, network: Any) -> dict[str, float]:
         device = next(network.parameters()).device

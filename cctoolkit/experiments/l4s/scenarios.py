@@ -110,7 +110,7 @@ LOGGED: dict[str, tuple[int, ...]] = {
 }
 #: The variant that the part "published" holds beside iRED, with packets of this length (MTU).
 AS_PUBLISHED, AS_PUBLISHED_MTU = "iRED, as published", 800
-#: Ways in which Prague leaves slow start: parameters of :class:`~.prague.RestartingPrague`, or none for Prague itself.
+#: Ways in which Prague leaves slow start: parameters of :class:`~.variants.RestartingPrague`; none: Prague itself.
 SLOW_STARTS: dict[str, dict[str, float]] = {
     "Prague": {},
     "2 packets left after slow start": {"left_packets": 2.0},
