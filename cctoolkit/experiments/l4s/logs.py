@@ -16,6 +16,7 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..papers import author_log
@@ -60,6 +61,15 @@ def _rates(goodput: pd.DataFrame) -> pd.DataFrame:
     return rates.assign(phase=(rates.second // PHASE_S).clip(upper=PHASES - 1) + 1)
 
 
+def _by_setting(table: pd.DataFrame, measure: Callable[[pd.DataFrame], dict[str, float]]) -> pd.DataFrame:
+    """A row per configuration, system and packet size: what `measure` returns for its part of the table."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [dict(zip(_KEYS, key, strict=True)) | measure(part) for key, part in table.groupby(_KEYS)]
+    )
+
+
 def phase_shares(goodput: pd.DataFrame) -> pd.DataFrame:
     """Means over the phases of the logs.
 
@@ -94,18 +104,13 @@ def reading_differences(goodput: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         ``configuration system mtu_bytes``, ``by_phase``, ``whole_run`` and ``each_second`` (percent).
     """
-    import pandas as pd
-
     from .cases import readings
 
-    rows = []
-    for key, rates in _rates(goodput).groupby(_KEYS):
+    def measure(rates: pd.DataFrame) -> dict[str, float]:
         phases = rates.groupby("phase")[["cubic", "prague"]].mean()
-        rows.append(
-            dict(zip(_KEYS, key, strict=True))
-            | readings(list(phases.cubic), list(phases.prague), rates.cubic, rates.prague)
-        )
-    return pd.DataFrame(rows)
+        return readings(list(phases.cubic), list(phases.prague), rates.cubic, rates.prague)
+
+    return _by_setting(_rates(goodput), measure)
 
 
 #: Seconds from the start in which slow start ends, and in which the growth after it is measured.
@@ -128,12 +133,8 @@ def growth(goodput: pd.DataFrame) -> pd.DataFrame:
         ``later_growth`` from 10 to 40 s after it.
     """
     import numpy as np
-    import pandas as pd
 
-    part = _settings(goodput)
-    part = part[(part.started_in_phase == 1) & (part.cca == "prague") & (part.second < PHASE_S)]
-    rows = []
-    for key, flow in part.groupby(_KEYS):
+    def measure(flow: pd.DataFrame) -> dict[str, float]:
         rates = flow.sort_values("second").goodput_mbps.to_numpy()
         lowest = 1 + int(np.argmin(rates[1:_ENDS_BY_S]))
         slopes = [
@@ -141,9 +142,12 @@ def growth(goodput: pd.DataFrame) -> pd.DataFrame:
             for begin, end in ((0, _FIRST_S), _LATER_S)
         ]
         measured = {"lowest_mbps": rates[lowest], "lowest_s": lowest}
-        measured |= dict(zip(("first_growth", "later_growth"), slopes, strict=True))
-        rows.append(dict(zip(_KEYS, key, strict=True)) | measured)
-    return pd.DataFrame(rows)
+        return measured | dict(zip(("first_growth", "later_growth"), slopes, strict=True))
+
+    part = _settings(goodput)
+    return _by_setting(
+        part[(part.started_in_phase == 1) & (part.cca == "prague") & (part.second < PHASE_S)], measure
+    )
 
 
 def register_values(registers: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from ...cca import Prague
 from ..papers import paper_numbers
 from ..seeds import Measured
 from .cases import Outcome, Settings
@@ -17,8 +18,8 @@ from .scenarios import CONFIGURATIONS, PUBLISHED, SYSTEMS, system_named
 
 __all__ = ["drop_delays", "flow_goodputs", "identified_shares", "paper_differences", "table_3"]
 
-#: Prague's virtual RTT, and the headers of a TCP packet with timestamps.
-VIRTUAL_RTT_S, HEADER_BYTES = 0.025, 52
+#: Headers of a TCP packet with timestamps.
+HEADER_BYTES = 52
 #: Readings of the paper's Table 3, :meth:`.cases.Outcome.differences`.
 READINGS = ["by_phase", "whole_run", "each_second"]
 
@@ -180,15 +181,14 @@ def growth_beside_laws() -> pd.DataFrame:
     -------
     DataFrame
         :func:`.logs.logged_growth`; ``rtt_law``: a packet in each round trip, and ``virtual_law``: the same as if the
-        RTT were at least 25 ms, both in Mbit/s per second.
+        RTT were at least Prague's virtual RTT, both in Mbit/s per second.
     """
     table = logged_growth()
     table = table[table.system == "iRED"].reset_index(drop=True)
     rtt_s = table.configuration.map({name: rtt_ms / 1e3 for name, (_, rtt_ms) in CONFIGURATIONS.items()})
+    virtual_s = rtt_s.clip(lower=Prague.virtual_rtt_ms / 1e3)
     packet_mbit = (table.mtu_bytes - HEADER_BYTES) * 8e-6
-    return table.assign(
-        rtt_law=packet_mbit / rtt_s**2, virtual_law=packet_mbit / rtt_s.clip(lower=VIRTUAL_RTT_S) ** 2
-    )
+    return table.assign(rtt_law=packet_mbit / rtt_s**2, virtual_law=packet_mbit / virtual_s**2)
 
 
 def _beside(
