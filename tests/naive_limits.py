@@ -12,11 +12,16 @@ NAN = math.nan
 
 
 def signs(
-    came: Sequence[float], flight: Sequence[float], seq: Sequence[int], segment: float = 1448.0
+    came: Sequence[float],
+    flight: Sequence[float],
+    seq: Sequence[int],
+    ce: Sequence[float],
+    echoes: Sequence[float],
+    segment: float = 1448.0,
 ) -> dict[str, float]:
     """What :func:`cctoolkit.flow_limits` measures of a flow, from its slots; None where it has no data."""
-    slots = list(zip(came, flight, seq, strict=True))
-    with_data = [t for t, (bytes_, _, _) in enumerate(slots) if bytes_ > 0]
+    slots = list(zip(came, flight, seq, ce, echoes, strict=True))
+    with_data = [t for t, (bytes_, *_) in enumerate(slots) if bytes_ > 0]
     if not with_data:
         return {}
     first, last = with_data[0], with_data[-1]
@@ -28,7 +33,7 @@ def signs(
     n = len(slots)
     if n == 0:
         return {}
-    came, flight, seq = (list(column) for column in zip(*slots, strict=True))
+    came, flight, seq, ce, echoes = (list(column) for column in zip(*slots, strict=True))
     two_ways = bool(known)
 
     rtt = sum(flight) / sum(came) if two_ways else NAN
@@ -68,7 +73,7 @@ def signs(
     active = [i for i, part in enumerate(whole) if sum(came[t] for t in part) > 0]
     found = {
         "rounds": len(active), "rtt_slots": rtt, "idle_share": idle / n, "resends": resends,
-        "resent_bytes": resent_bytes,
+        "resent_bytes": resent_bytes, "ce_packets": sum(ce), "ecn_echoes": sum(echoes), "mark_share": NAN,
         "rate_spread": NAN, "peak_share": NAN, "unforced_share": NAN, "queue_share": NAN, "loss_share": NAN,
         "own_queue": NAN,
     }  # fmt: skip
@@ -84,11 +89,13 @@ def signs(
     means = [statistics.fmean(flight[t] for t in whole[i]) for i in active]
     peaks = [max(flight[t] for t in whole[i]) for i in active[skipped:]]
     found["peak_share"] = sum(peak >= max(peaks) - 1600 / 1448 * segment for peak in peaks) / len(peaks)
-    lossy = [i in broken for i in active]
+    marked = [sum(echoes[t] for t in whole[i]) > 0 for i in active]
+    found["mark_share"] = sum(marked) / len(active)
+    told = [i in broken or mark for i, mark in zip(active, marked, strict=True)]  # that it is too fast
     steps = {k: means[k] - means[k - 1] for k in range(max(skipped, 1), len(active))}
     risen = sum(step for step in steps.values() if step > 0)
     fallen = -sum(step for step in steps.values() if step <= 0)
-    unforced = -sum(step for k, step in steps.items() if step <= 0 and not any(lossy[max(k - 2, 0) : k + 1]))
+    unforced = -sum(step for k, step in steps.items() if step <= 0 and not any(told[max(k - 2, 0) : k + 1]))
     found["unforced_share"] = unforced / max(risen, fallen) if max(risen, fallen) > 0 else 1.0
 
     # by round: RTTs, when an acknowledgement comes, of the number that it is the first to cover

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 SYN, RST, ACK = 2, 4, 16
+ECE, CWR, AE = 64, 128, 256
+CE = 3
 
 
 def ahead(a: int, b: int) -> int:
@@ -135,7 +137,10 @@ def slots(
         arrived = data(0, flow, d)
         gone = data(1, flow, d) if egress is not None else []
         marks = [] if sampled else flight_marks(taps[0], flow, d, slot_ns)
-        active = [p["slot"] for p in arrived + gone] + [slot for slot, _, _, counts in marks if counts]
+        echoes = [] if sampled else ecn_echoes(taps[0], flow, d, slot_ns)
+        active = (
+            [p["slot"] for p in arrived + gone] + [slot for slot, _, _, counts in marks if counts] + echoes
+        )
         span = range(min(active), max(active) + 1)
         in_filled, out_filled = (filled(tap, span, fill) for tap in (arrived, gone))
         for t in span:
@@ -145,12 +150,15 @@ def slots(
                     "out_bytes",
                     "in_packets",
                     "out_packets",
+                    "in_ce_packets",
+                    "out_ce_packets",
                     "cbiq_bytes",
                     "throughput_bytes",
                     "drops_estimate",
                     "max_source_gap",
                     "max_arrival_gap_ns",
                     "bytes_in_flight",
+                    "ecn_echoes",
                 ]
             )
             row |= {"flow_id": flow, "slot": t - origin}
@@ -160,6 +168,7 @@ def slots(
                 if packets and not sampled and covers(taps[tap], t, slot_ns):
                     row[f"{side}_bytes"] = sum(p["payload_bytes"] for p in here)
                     row[f"{side}_packets"] = len(here)
+                    row[f"{side}_ce_packets"] = sum(p["ecn"] == CE for p in here)
             if in_filled.get(t + 1) is not None:
                 row["throughput_bytes"] = max(ahead(in_filled[t + 1], in_filled[t]), 0)
                 if out_filled.get(t + 1) is not None:
@@ -173,6 +182,7 @@ def slots(
             so_far = [m for m in marks if m[0] <= t]
             if covers(taps[0], t, slot_ns) and so_far and None not in so_far[-1][1:3]:
                 row["bytes_in_flight"] = max(so_far[-1][1] - so_far[-1][2], 0)
+                row["ecn_echoes"] = sum(slot == t for slot in echoes)
             if (flow, d) in crossing and covers(taps[0], t, slot_ns):
                 mine = [
                     fates[i]
@@ -208,6 +218,19 @@ def filled(packets: list[dict[str, int]], span: range, fill: str) -> dict[int, i
                 int(np.floor(first[before] + share * ahead(first[after], first[before]) + 0.5)) % 2**32
             )
     return result
+
+
+def ecn_echoes(tap: list[dict[str, int]], flow: int, direction: int, slot_ns: int) -> list[int]:
+    """Slots of the acknowledgements of data whose ECN flags differ from those of the one before."""
+    of_flow = [p for p in tap if p["flow_id"] == flow and p["tcp_flags"]]
+    data = [i for i, p in enumerate(of_flow) if p["direction"] == direction and p["payload_bytes"]]
+    acks = [
+        p
+        for p in of_flow[data[0] if data else len(of_flow) :]
+        if p["direction"] != direction and p["tcp_flags"] & (SYN | RST | ACK) == ACK
+    ]
+    pairs = itertools.pairwise(acks)
+    return [b["ts_ns"] // slot_ns for a, b in pairs if (a["tcp_flags"] ^ b["tcp_flags"]) & (ECE | CWR | AE)]
 
 
 def flight_marks(

@@ -33,6 +33,7 @@ MS = 1_000_000
 CAME, LEFT = 0, 1
 #: What the switch does not collect.
 NOT_COLLECTED = ["drops_estimate", "max_source_gap", "max_arrival_gap_ns"]
+NOT_COLLECTED += ["in_ce_packets", "out_ce_packets", "ecn_echoes"]
 BY_SEQUENCE = ["flow_id", "slot", "in_seq", "out_seq", "cbiq_bytes", "throughput_bytes"]
 
 

@@ -20,18 +20,19 @@ from cctoolkit.identify.probabilities import format_cca
 TRACES = Path(__file__).parents[1] / "traces"
 
 
-def slots_of(came, flight, seq, flow_id=0) -> pd.DataFrame:
+def slots_of(came, flight, seq, **more) -> pd.DataFrame:
+    columns = {"in_bytes": came, "in_seq": seq, "bytes_in_flight": flight, **more}
     return pd.DataFrame(
-        {"flow_id": flow_id, "in_bytes": came, "in_seq": seq, "bytes_in_flight": flight}
-    ).astype({"in_bytes": "Int64", "in_seq": "Int64", "bytes_in_flight": "Int64"})  # fmt: skip
+        {"flow_id": 0, **{name: pd.array(values, "Int64") for name, values in columns.items()}}
+    )
 
 
 # ---- the kernel and its twin -----------------------------------------------------------------------------------------
 
 
 @st.composite
-def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int]]:
-    """Slots of a flow that loses, repeats, pauses, wraps, and whose acknowledgements may begin late or never come."""
+def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int], list[int], list[int]]:
+    """Slots of a flow that loses, repeats, pauses, wraps, is marked; acknowledgements may begin late or never come."""
     length = draw(st.integers(1, 120))
     at = draw(st.sampled_from([0, 1000, 2**32 - 5000]))
     came, flight, seq = [], [], []
@@ -49,26 +50,31 @@ def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int]]:
     flight[:unknown] = [math.nan] * unknown
     if draw(st.booleans()) and length > 10:
         flight[-4:] = [math.nan] * 4
-    return came, flight, seq
+    ce, echoes = (
+        draw(st.lists(st.sampled_from([0, 0, 0, 0, 1, 2]), min_size=length, max_size=length)) for _ in "12"
+    )
+    return came, flight, seq, ce, echoes
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(flows())
 def test_what_is_measured_is_what_its_definition_says(flow):
-    came, flight, seq = flow
-    table = cct.flow_limits(
-        slots_of(
-            came, [None if math.isnan(x) else int(x) for x in flight], [None if x < 0 else x for x in seq]
-        )
+    came, flight, seq, ce, echoes = flow
+    slots = slots_of(
+        [int(x) for x in came],
+        [None if math.isnan(x) else int(x) for x in flight],
+        [None if x < 0 else x for x in seq],
+        in_ce_packets=ce,
+        ecn_echoes=echoes,
     )
-    (row,) = table.to_dict("records")
-    wanted = signs(came, flight, seq)
+    (row,) = cct.flow_limits(slots).to_dict("records")
+    wanted = signs(came, flight, seq, ce, echoes)
     for name in SIGNS:
         assert row[name] == pytest.approx(wanted.get(name, math.nan), rel=1e-9, abs=1e-9, nan_ok=True), name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cubic", "cubic-bbr", "mixed"])
+@pytest.mark.parametrize("name", ["cubic", "cubic-bbr", "fq-codel-ecn", "mixed"])
 def test_of_captured_flows_too(name):
     slots = cct.compute_slots(cct.load_run(TRACES / name).ingress)
     table = cct.flow_limits(slots)
@@ -76,11 +82,12 @@ def test_of_captured_flows_too(name):
         flow = slots[slots.flow_id == row["flow_id"]]
         columns = [
             flow[c].to_numpy(float, na_value=none) for c, none in
-            (("in_bytes", math.nan), ("bytes_in_flight", math.nan), ("in_seq", -1))
+            (("in_bytes", math.nan), ("bytes_in_flight", math.nan), ("in_seq", -1), ("in_ce_packets", 0),
+             ("ecn_echoes", 0))
         ]  # fmt: skip
         few = [column[:3000].tolist() for column in columns]
         (row,) = cct.flow_limits(flow.iloc[:3000].reset_index(drop=True)).to_dict("records")
-        wanted = signs(few[0], few[1], [int(x) for x in few[2]], row["segment_bytes"])
+        wanted = signs(few[0], few[1], [int(x) for x in few[2]], few[3], few[4], row["segment_bytes"])
         assert {n: row[n] for n in SIGNS} == pytest.approx(wanted, nan_ok=True)
 
 
@@ -130,6 +137,27 @@ def test_competing_flows_are_limited_by_the_bottleneck(cca, aqm):
     assert list(cct.flow_limits(cct.compute_slots(run.ingress)).limited_by) == ["bottleneck"] * 2
 
 
+@pytest.mark.parametrize("cca", ["reno", "cubic"])
+def test_marks_are_signals_as_losses_are(cca):
+    run = simulated(cct.Flow(cca, rtt_ms=80, ecn="classic", delayed_ack=1), aqm="codel", buffer_packets=300)
+    assert (run.flows.retransmits == 0).all()
+    slots = cct.compute_slots(run.ingress)
+    (row,) = cct.flow_limits(slots).to_dict("records")
+    assert row["limited_by"] == "bottleneck" and row["loss_share"] == 0 < row["mark_share"]
+    assert row["ce_packets"] == 0 < row["ecn_echoes"]
+    (unseen,) = cct.flow_limits(slots.drop(columns="ecn_echoes")).to_dict("records")
+    assert unseen["unforced_share"] > row["unforced_share"] + 0.1
+    assert cct.flow_limits(cct.compute_slots(run.egress)).limited_by.tolist() == ["behind"]
+
+
+def test_a_queue_before_the_tap_that_marks_less_does_not_hide_the_bottleneck():
+    slots = cct.compute_slots(cct.load_run(TRACES / "fq-codel-ecn").ingress)
+    marked = slots.index[(slots.flow_id == 0) & (slots.in_packets > 0)][::100][:20]
+    slots.loc[marked, "in_ce_packets"] = 1  # with 59 echoes
+    limits = cct.flow_limits(slots).set_index("flow_id")
+    assert limits.ce_packets[0] == 20 and limits.limited_by[0] == "bottleneck"
+
+
 TAPS = sorted(path.name.removesuffix(".ingress.pcap.gz") for path in TRACES.glob("*.ingress.pcap.gz"))
 
 
@@ -144,8 +172,7 @@ def test_captured_flows_before_and_behind_the_queue(name):
     )  # fmt: skip
     assert len(before) == len(behind) == len(big) > 0
     assert set(before.limited_by) == {"bottleneck"}
-    # marks leave no retransmissions
-    assert set(behind.limited_by) == ({"elsewhere"} if "ecn" in name else {"behind"})
+    assert set(behind.limited_by) == {"behind"}
 
 
 def test_what_slow_start_overshoots_is_no_limit():
@@ -186,9 +213,12 @@ def test_each_flow_by_itself_in_the_tables_order():
 def test_tables_that_are_none():
     with pytest.raises(SchemaError, match="in_seq"):
         cct.flow_limits(pd.DataFrame({"flow_id": [1], "in_bytes": [1], "bytes_in_flight": [1]}))
-    hostile = slots_of([1448] * 40, [1448] * 40, list(range(0, 1448 * 40, 1448))).astype(float)
+    sound = slots_of(
+        [1448] * 40, [1448] * 40, list(range(0, 1448 * 40, 1448)), in_ce_packets=[0] * 40, ecn_echoes=[0] * 40
+    )
+    hostile = sound.astype(float)
     for value in (np.inf, -np.inf, -5.0, 1e300, np.nan):
-        for column in ("in_bytes", "in_seq", "bytes_in_flight"):
+        for column in ("in_bytes", "in_seq", "bytes_in_flight", "in_ce_packets", "ecn_echoes"):
             wrong = hostile.copy()
             wrong.loc[7, column] = value
             assert set(cct.flow_limits(wrong).limited_by) <= set(LIMITS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import signal
@@ -205,6 +206,58 @@ def test_slots_are_those_of_captures(net: Network, tmp_path: Path, sampling: str
         assert ours[counted].isna().all().all()
         assert counts["acks"]["packets"] == 0
         assert counts["ingress"]["sampled"] < counts["ingress"]["monitored"]
+
+
+def marked_segments(src: str, dst: str) -> tuple[list[bytes], list[bytes]]:
+    """IP packets with data of a flow, each fifth with CE; and acknowledgements whose ECN flags change four times."""
+
+    def packet(way: tuple[str, str], ecn: int, tcp: bytes) -> bytes:
+        ends = b"".join(ipaddress.ip_address(address).packed for address in way)
+        if len(ends) == 8:
+            return struct.pack("!BBHHHBBH", 0x45, ecn, 20 + len(tcp), 0, 0, 64, 6, 0) + ends + tcp
+        return struct.pack("!IHBB", 6 << 28 | ecn << 20, len(tcp), 6, 64) + ends + tcp
+
+    echoes = [0, 64, 0, 64 | 128, 256, 256]  # ECE, with CWR, AE
+    data, acks = [], []
+    for i in range(60):
+        at, echo = 1000 + 100 * i, echoes[i // 10]
+        tcp = struct.pack("!HHIIBBHHH", 40000, 5001, at, 1, 5 << 4, 16, 1000, 0, 0)
+        data.append(packet((src, dst), 3 if i % 5 == 0 else 2, tcp + bytes(100)))
+        header = 5 << 4 | echo >> 8, 16 | echo & 0xFF
+        acks.append(
+            packet((dst, src), 0, struct.pack("!HHIIBBHHH", 5001, 40000, 1, at + 100, *header, 1000, 0, 0))
+        )
+    return data, acks
+
+
+@pytest.mark.slow
+def test_marks_and_echoes_are_counted_as_in_captures(net: Network, tmp_path: Path) -> None:
+    flows = {"10.9.1.1": "10.9.2.1", "fd09:1::1": "fd09:2::1"}
+    keys = [FlowKey(src, 40000, dst, 5001) for src, dst in flows.items()]
+    hosts = {}
+    for box in "SD":
+        with net.inside(box):
+            for family in (socket.AF_INET, socket.AF_INET6):
+                hosts[box, family] = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    with net.capture(tmp_path, "in0", "out0") as paths, collector(net) as tap:
+        for number, key in enumerate(keys):
+            tap.add(number, key)
+        for (src, dst), family in zip(flows.items(), (socket.AF_INET, socket.AF_INET6), strict=True):
+            for packet, ack in zip(*marked_segments(src, dst), strict=True):
+                hosts["S", family].sendto(packet, (dst, 0))
+                time.sleep(0.002)
+                hosts["D", family].sendto(ack, (src, 0))
+        time.sleep(0.1)
+        reading = tap.read()
+    for host in hosts.values():
+        host.close()
+    theirs, *_ = of_captures(paths, keys, "all")
+    for number in range(2):
+        came, left = (cells[cells["way"] >> 1 == number] for cells in (reading.in_cells, reading.out_cells))
+        wanted = theirs.loc[number][["in_ce_packets", "out_ce_packets", "ecn_echoes"]].sum()
+        assert wanted.tolist() == [12, 12, 4]
+        ours = came["ce_packets"].sum(), left["ce_packets"].sum(), came["ecn_echoes"].sum()
+        assert list(ours) == wanted.tolist()
 
 
 @pytest.mark.slow

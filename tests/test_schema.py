@@ -56,6 +56,19 @@ def test_parquet_round_trip(table: str, tmp_path: Path) -> None:
     assert json.loads(pq.read_schema(path).metadata[b"cctoolkit.schema"])["version"] == schema.SCHEMA_VERSION
 
 
+def test_columns_added_since_a_file_was_written_are_null(tmp_path: Path) -> None:
+    path = tmp_path / "slots.parquet"
+    rows = schema.empty("slots").reindex(range(2)).fillna(0).astype(dict(schema.SLOTS))
+    schema.write_parquet(rows, path, "slots", {"seed": 7})
+    old = pq.read_table(path)
+    pq.write_table(old.drop_columns(["in_ce_packets", "out_ce_packets", "ecn_echoes"]), path)
+    df, provenance = schema.read_parquet(path, "slots")
+    assert df.ecn_echoes.isna().all() and (df.in_bytes == 0).all() and provenance == {"seed": 7}
+    pq.write_table(old.drop_columns(["in_bytes"]), path)
+    with pytest.raises(SchemaError, match="'in_bytes' is missing"):
+        schema.read_parquet(path, "slots")
+
+
 def test_foreign_parquet_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     pd.DataFrame({"a": [1]}).to_parquet(path)

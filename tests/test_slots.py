@@ -100,8 +100,11 @@ def tap_pairs(draw: st.DrawFn, steps: bool = False) -> tuple[dict[str, np.ndarra
             "direction": st.sampled_from([0, 0, 0, 1]),
             "seq": st.integers(0, 9).map(lambda k: (NEAR_WRAP + 100 * k) % 2**32),
             "ack": st.integers(0, 9).map(lambda k: (NEAR_WRAP + 100 * k) % 2**32),
-            "tcp_flags": st.sampled_from([16, 16, 16, 24, 0, 2, 18, 20]),
+            "tcp_flags": st.sampled_from(
+                [16, 16, 16, 24, 0, 2, 18, 20, 16 + 64, 16 + 128, 18 + 64, 16 + 256]
+            ),
             "payload_bytes": st.sampled_from([0, 100, 100, 200]),
+            "ecn": st.sampled_from([0, 2, 3]),
             "tsval": st.sampled_from([0, 2**32 - 1, 5, 9]),
             "has_ts": st.booleans(),
         }

@@ -2,8 +2,8 @@
 
 A congestion control is visible only while it limits the flow: at a sender that has more to send than its congestion
 window allows, on a path that queues, drops or marks packets after the tap. Bytes in flight then rise from round trip
-to round trip and fall after losses, or the round-trip time grows with them. Elsewhere a capture shows the application,
-the receiver's window, the access link, or the queue that the packets have already passed.
+to round trip and fall after losses or marks, or the round-trip time grows with them. Elsewhere a capture shows the
+application, the receiver's window, the access link, or the queue that the packets have already passed.
 
 The causes are those of Zhang et al., "On the characteristics and origins of Internet flow rates" (T-RAT, SIGCOMM
 2002), and of Siekkinen et al., "A root cause analysis toolkit for TCP" (Computer Networks 52, 2008), and apply to
@@ -43,8 +43,8 @@ NAMEABLE = ("bottleneck", "unknown")
 #: Measurements of a flow: columns of :func:`flow_limits`, and the result of the kernel.
 Signs = namedtuple(
     "Signs",
-    "rounds rtt_slots idle_share rate_spread peak_share unforced_share queue_share own_queue loss_share resends "
-    "resent_bytes",
+    "rounds rtt_slots idle_share rate_spread peak_share unforced_share queue_share own_queue loss_share mark_share "
+    "resends resent_bytes ce_packets ecn_echoes",
 )
 SIGNS = Signs._fields
 
@@ -68,8 +68,8 @@ FIXED_PEAK_PROBING = 0.3
 #: Standard deviation of the rate over its mean, by round trip, below which it is a steady stream. A sawtooth, a BBR
 #: probing with gains of 1.25 and 0.75, or a flow that competes is above.
 STEADY_RATE = 0.045
-#: Share of the decreases (or, if it is more, the increases) of bytes in flight that no loss precedes. Loss-based
-#: congestion controls back off after losses; if bytes in flight vary without losses, it is not their window.
+#: Share of the decreases (or, if it is more, the increases) of bytes in flight that no loss or mark precedes. After
+#: these, most congestion controls back off; if bytes in flight vary without them, it is not their window.
 UNFORCED = 0.6
 #: … below which bytes in flight only grow: a congestion window that has not met a limit yet.
 GROWS = 0.05
@@ -83,8 +83,11 @@ OWN_QUEUE, OWN_QUEUE_PROBING, QUEUE_AT_TIMES = 0.5, 0.2, 0.2
 #: Retransmissions after which the tap may count as behind the bottleneck, if fewer bytes than these passed it twice for
 #: each: less than the default segment (RFC 9293, section 3.7.1), and than the flow's own.
 _RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
-#: The minimum share of round trips with a queue that is not a coincidence.
-_SOME_QUEUE = 0.02
+#: Marked packets after which the tap may count as behind the bottleneck, if each explains the changes of ECN flags that
+#: it can: with classic ECN, one where ECE begins and one where it ends.
+_MARKS, _ECHOES = 2, 2
+#: The minimum share of round trips with a queue, or with losses or marks, that is not a coincidence.
+_SOME = 0.02
 #: Peaks within this many segments are the same: one, and a little for retransmissions of other lengths.
 _SAME_PEAK = 1600 / USUAL_SEGMENT_BYTES
 #: A round has a queue if its RTT exceeds the minimum by this many slots and this share.
@@ -99,9 +102,9 @@ def _variation(values):
 
 
 @inlined
-def _forced(lossy, i):
-    """Whether a loss was repaired in round `i` or the two before."""
-    return lossy[i] or (i >= 1 and lossy[i - 1]) or (i >= 2 and lossy[i - 2])
+def _lately(happened, i):
+    """Whether it happened in round `i` or the two before."""
+    return happened[i] or (i >= 1 and happened[i - 1]) or (i >= 2 and happened[i - 2])
 
 
 @inlined
@@ -167,7 +170,7 @@ def _retransmissions(came, seq, width, lossy, ends):
 
 
 @kernel
-def _signs(came, flight, seq, segment):
+def _signs(came, flight, seq, ce, echoes, segment):
     """The signs of one flow; twin: tests/naive_limits.py.
 
     Parameters
@@ -177,6 +180,8 @@ def _signs(came, flight, seq, segment):
         NaN if not known.
     seq : int64 array, shape (n,)
         First sequence number of the slot; negative for none.
+    ce, echoes : float64 arrays, shape (n,)
+        Packets with CE, and changes of the acknowledgements' ECN flags; 0 if not known.
     segment : float
         Payload of a full segment.
 
@@ -211,6 +216,7 @@ def _signs(came, flight, seq, segment):
     mean = np.zeros(whole)
     peak = np.zeros(whole)
     loss = np.zeros(whole, np.bool_)
+    mark = np.zeros(whole, np.bool_)
     rounds = 0
     for i in range(whole):
         part = slice(i * width, (i + 1) * width)
@@ -220,18 +226,24 @@ def _signs(came, flight, seq, segment):
             mean[rounds] = flight[part].mean()
             peak[rounds] = flight[part].max()
             loss[rounds] = lossy[i]
+            mark[rounds] = echoes[part].sum() > 0
             rounds += 1
+    marked = ce.sum()
+    echoed = echoes.sum()
     if rounds == 0:
         return Signs(
-            0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends), resent
-        )
+            0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends), resent,
+            marked, echoed,
+        )  # fmt: skip
     first = rounds // 8  # slow start is over
     spread = _variation(rate[first:rounds])
     lost = loss[:rounds].mean()
     if not flies:
         return Signs(
-            float(rounds), rtt, idle / n, spread, np.nan, np.nan, np.nan, np.nan, lost, float(resends), resent
-        )
+            float(rounds), rtt, idle / n, spread, np.nan, np.nan, np.nan, np.nan, lost, np.nan, float(resends), resent,
+            marked, echoed,
+        )  # fmt: skip
+    signalled = loss | mark
 
     highest = peak[first:rounds].max()  # slow start overshoots whatever limits the flow afterwards
     at_peak = (peak[first:rounds] >= highest - _SAME_PEAK * segment).mean()
@@ -244,7 +256,7 @@ def _signs(came, flight, seq, segment):
             risen += step
         else:
             fallen -= step
-            if not _forced(loss, i):
+            if not _lately(signalled, i):
                 unforced -= step
     moved = max(risen, fallen)
     share = unforced / moved if moved > 0 else 1.0
@@ -271,12 +283,12 @@ def _signs(came, flight, seq, segment):
             sendings[sent // width] += 1
     base = np.inf
     for i in range(whole):
-        if samples[i] > 0 and not _forced(lossy, i):
+        if samples[i] > 0 and not _lately(lossy, i):
             base = min(base, shortest[i])
     queued = 0
     seen = 0
     for i in range(whole):
-        if samples[i] > 0 and not _forced(lossy, i):
+        if samples[i] > 0 and not _lately(lossy, i):
             seen += 1
             queued += delay[i] / samples[i] > base + max(_QUEUE_SLOTS, _QUEUE_SHARE * base)
     queue = queued / seen if seen > 0 else np.nan
@@ -288,19 +300,20 @@ def _signs(came, flight, seq, segment):
     for i in range(1, whole - 1):
         is_known = True
         for j in range(i - 1, i + 2):
-            is_known &= sendings[j] > 0 and not _forced(lossy, j)
+            is_known &= sendings[j] > 0 and not _lately(lossy, j)
         if is_known:
             sends[known] = came[i * width : (i + 1) * width].sum()
             growth[known] = met[i + 1] / sendings[i + 1] - met[i - 1] / sendings[i - 1]
             known += 1
     own = _correlation(sends[:known], growth[:known]) if known >= _LEAST_KNOWN else np.nan
     return Signs(
-        float(rounds), rtt, idle / n, spread, at_peak, share, queue, own, lost, float(resends), resent
+        float(rounds), rtt, idle / n, spread, at_peak, share, queue, own, lost, mark[:rounds].mean(), float(resends),
+        resent, marked, echoed,
     )  # fmt: skip
 
 
 @kernel
-def _signs_of_flows(came, flight, seq, segments, bounds, out):
+def _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, out):
     """:func:`_signs` of each flow, from the first to the last slot with data whose bytes in flight are known."""
     for flow in range(len(bounds) - 1):
         begin, stop = bounds[flow], bounds[flow + 1]
@@ -320,7 +333,8 @@ def _signs_of_flows(came, flight, seq, segments, bounds, out):
                     break
         out[flow] = np.nan
         if begin < stop:
-            signs = _signs(came[begin:stop], flight[begin:stop], seq[begin:stop], segments[flow])
+            part = slice(begin, stop)
+            signs = _signs(came[part], flight[part], seq[part], ce[part], echoes[part], segments[flow])
             for i in range(len(signs)):
                 out[flow, i] = signs[i]
 
@@ -344,7 +358,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     ----------
     slots : DataFrame
         From :func:`cctoolkit.compute_slots`, of one tap or two; slots of about 1 ms. Only the first tap's columns
-        ``in_bytes``, ``in_seq`` and ``bytes_in_flight`` are used, and ``in_packets`` if it is there.
+        ``in_bytes``, ``in_seq`` and ``bytes_in_flight`` are used, and ``in_packets``, ``in_ce_packets`` and
+        ``ecn_echoes`` if they are there.
 
     Returns
     -------
@@ -358,13 +373,17 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
         - ``rate_spread``: standard deviation of the arrival rate over its mean, by round trip.
         - ``peak_share``: share of the round trips after slow start whose peak of bytes in flight is the highest of
           them, to within a segment.
-        - ``unforced_share``: share of the decreases of bytes in flight without a loss in the two round trips before.
+        - ``unforced_share``: share of the decreases of bytes in flight without a loss or a mark in the two round trips
+          before.
         - ``queue_share``: share of the round trips whose RTT exceeds the minimum (by 1.5 slots and 5 %).
         - ``own_queue``: correlation of the bytes sent in a round trip with the growth of the RTT from the round trip
           before to the one after.
         - ``loss_share``: share of the round trips with retransmissions or holes.
+        - ``mark_share``: share of the round trips in which acknowledgements report marks (ECN).
         - ``resends``: slots that begin with a retransmission.
         - ``resent_bytes``: bytes that passed more than once.
+        - ``ce_packets``, ``ecn_echoes``: packets that were already marked at the tap, and changes of the
+          acknowledgements' ECN flags, which come in pairs with classic ECN (RFC 3168).
         - ``segment_bytes``: payload of the flow's full segments; 1448 if `slots` lacks ``in_packets`` or they do not
           show it.
 
@@ -382,12 +401,13 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     -----
     In this order:
 
-    - *behind*: there are retransmissions, but hardly a byte passes twice, so the losses happened before the tap.
+    - *behind*: there are retransmissions, but hardly a byte passes twice, so the losses happened before the tap; or
+      most of the marks that acknowledgements report were set before the tap.
     - *application*: the sender is idle, with nothing in flight.
-    - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses that explain it. An
-      application that writes at a fixed rate, an access link and a receiver's window look alike from here.
-    - *bottleneck*: bytes in flight fall after losses, which may be anywhere after the tap; or the rate varies while
-      there is a queue, or makes it grow (BBR, which backs off without losses).
+    - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses or marks that explain it.
+      An application that writes at a fixed rate, an access link and a receiver's window look alike from here.
+    - *bottleneck*: bytes in flight fall after losses or marks, which may be anywhere after the tap; or the rate varies
+      while there is a queue, or makes it grow (BBR, which backs off without losses).
     - *unknown*: bytes in flight only grow.
     - *short*: fewer than eight round trips.
     - *elsewhere*: all other flows.
@@ -415,8 +435,12 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     lengths = packet_lengths(slots)
     segments = np.array([segment_bytes(lengths[a:b]) for a, b in itertools.pairwise(bounds)])
     segments[np.isnan(segments)] = USUAL_SEGMENT_BYTES
+    ce, echoes = (
+        np.nan_to_num(_observed(slots[name], 2.0**53)) if name in slots else np.zeros(len(slots))
+        for name in ("in_ce_packets", "ecn_echoes")
+    )
     signs = np.empty((len(starts), len(SIGNS)))
-    _signs_of_flows(came, flight, seq, segments, bounds, signs)
+    _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, signs)
     table = pd.DataFrame(signs, columns=list(SIGNS)).assign(segment_bytes=segments)
     table.insert(0, "flow_id", flow[starts])
     table.insert(1, "limited_by", _judged(table))
@@ -435,19 +459,22 @@ def _judged(s: pd.DataFrame) -> np.ndarray:
     both = s["peak_share"].notna()
     known = s["rounds"] >= _ROUNDS
     twice = np.minimum(_TWICE, _TWICE_SHARE * s["segment_bytes"])
-    feedback = (s["resent_bytes"] >= twice) | (s["queue_share"] > _SOME_QUEUE)
+    marked = s["mark_share"] > _SOME
+    feedback = (s["resent_bytes"] >= twice) | (s["queue_share"] > _SOME) | marked
     backs_off = (s["unforced_share"] < UNFORCED) & feedback
     queue, own = s["queue_share"], s["own_queue"]
-    its_own = (queue > _SOME_QUEUE) & (own > OWN_QUEUE)
+    its_own = (queue > _SOME) & (own > OWN_QUEUE)
     at_times = (queue > QUEUE) | ((queue > QUEUE_AT_TIMES) & (own > OWN_QUEUE_PROBING))
     probes = its_own | ((s["rate_spread"] > PROBING_RATE) & at_times)
-    losses_move_it = backs_off & (s["loss_share"] >= 0.02)
-    fixed = (s["peak_share"] >= np.where(probes, FIXED_PEAK_PROBING, FIXED_PEAK)) & ~losses_move_it
+    signals_move_it = backs_off & ((s["loss_share"] >= _SOME) | marked)
+    fixed = (s["peak_share"] >= np.where(probes, FIXED_PEAK_PROBING, FIXED_PEAK)) & ~signals_move_it
     grows = s["unforced_share"] < GROWS
     steady = (s["rate_spread"] < STEADY_RATE) & ~grows
+    lost_before = (s["resends"] >= _RESENDS) & (s["resent_bytes"] < twice * s["resends"])
+    marked_before = (s["ce_packets"] >= _MARKS) & (_ECHOES * s["ce_packets"] >= s["ecn_echoes"])
     return np.select(
         [
-            (s["resends"] >= _RESENDS) & (s["resent_bytes"] < twice * s["resends"]),
+            lost_before | (marked_before & (s["mark_share"] >= s["loss_share"])),
             known & (s["idle_share"] >= IDLE),
             known & both & (steady | fixed),
             known & both & (backs_off | probes),

@@ -40,6 +40,9 @@ _STATE = np.dtype(
         ("last_tsval", np.int64),  # + 1
         ("end", np.int64),  # highest sequence number sent + 1, counted on beyond 2**32; 0: none
         ("acked", np.int64),  # highest acknowledgement number, on the same count; 0: none
+        ("ce_packets", np.int64),
+        ("ecn_echoes", np.int64),
+        ("ecn_flags", np.int64),  # of the last acknowledgement, + 1; 0: none
         ("open", np.int64),
     ]
 )
@@ -55,15 +58,23 @@ CELL = np.dtype(
         ("arrival_gap", np.int64),
         ("end", np.int64),
         ("acked", np.int64),
+        (
+            "ce_packets",
+            np.int64,
+        ),  # as the columns of the table; _NONE from a collector that does not look at ECN
+        ("ecn_echoes", np.int64),
     ]
 )
 _NONE = -(2**63)
 _WRAP = 2**32
+_CE = 3  # congestion experienced (RFC 3168, section 5)
+_SYN, _RST, _ACK = 2, 4, 16
+_ECN_FLAGS = 64 | 128 | 256  # ECE, CWR, AE
 _BATCH = 1 << 18  # packets per kernel call: bounds the room for new cells
 
 
 #: Columns of the packets table (:data:`cctoolkit.schema.PACKETS` has their dtypes and units).
-Packets = namedtuple("Packets", "ts_ns flow_id direction seq ack tcp_flags payload_bytes tsval has_ts")
+Packets = namedtuple("Packets", "ts_ns flow_id direction seq ack tcp_flags payload_bytes ecn tsval has_ts")
 #: Which packets of a tap are taken in:
 #:
 #: - `wanted`, bool by flow: which flows; empty: all.
@@ -90,6 +101,8 @@ def _close(state, way, cell):
     cell.arrival_gap = state.arrival_gap
     cell.end = state.end
     cell.acked = state.acked
+    cell.ce_packets = state.ce_packets
+    cell.ecn_echoes = state.ecn_echoes
 
 
 @inlined
@@ -101,6 +114,8 @@ def _open(state, slot):
     state.packets = 0
     state.source_gap = _NONE
     state.arrival_gap = _NONE
+    state.ce_packets = 0
+    state.ecn_echoes = 0
 
 
 @inlined
@@ -124,13 +139,14 @@ def _random(row, salt):
 
 
 @inlined
-def _take_data(state, t, seq, payload, flags):
+def _take_data(state, t, seq, payload, flags, ecn):
     """Count a segment with payload in the open cell."""
     start = np.int64(seq) + ((flags >> 1) & 1)  # a SYN takes one number, its data begin after it
     if state.packets == 0:
         state.first_seq = (start & 0xFFFFFFFF) + 1
     state.packets += 1
     state.bytes += payload
+    state.ce_packets += ecn == _CE
     if state.payload != 0 and t >= state.last_ts:  # a clock that was set back tells no gap
         state.arrival_gap = max(state.arrival_gap, t - state.last_ts)
     state.payload += payload
@@ -194,7 +210,7 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
     first_ts, last_ts : int64
         The earliest and the latest time of the packets, also of those that are not taken in.
     """
-    ts, flow_id, direction, seq, ack, tcp_flags, payload, tsval, has_ts = packets
+    ts, flow_id, direction, seq, ack, tcp_flags, payload, ecn, tsval, has_ts = packets
     wanted, entries, not_before, first_only, threshold, salt = choice
     states, touched, cells = collected
     n_cells = np.uint64(0)
@@ -240,13 +256,20 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
             elif first_only and state.slot == slot:
                 continue
             n_cells += _move_to(state, slot, way, cells[n_cells])
-            end = _take_data(state, t, seq[i], p, flags)
+            end = _take_data(state, t, seq[i], p, flags, ecn[i])
             if has_ts[i]:
                 _take_timestamp(state, tsval[i])
             if with_acks:
                 _take_end(state, end)
-        if with_acks and flags & 20 == 16:  # ACK without RST
+        if with_acks and flags & (_ACK | _RST) == _ACK:
             state = states[way ^ np.uint64(1)]
+            if state.payload != 0 and flags & _SYN == 0:  # those of the handshake negotiate
+                ecn_flags = np.int64(flags & _ECN_FLAGS) + 1
+                if ecn_flags != state.ecn_flags:
+                    if state.ecn_flags != 0:
+                        n_cells += _move_to(state, slot, way ^ np.uint64(1), cells[n_cells])
+                        state.ecn_echoes += 1
+                    state.ecn_flags = ecn_flags
             acked = _acknowledged(state, np.int64(ack[i]))
             if acked > state.acked:
                 if state.payload != 0:
@@ -285,19 +308,20 @@ def _rows(way, slot, flow_of_way, first, offset):
 
 
 @kernel
-def _scatter_counts(cells, rows, n_bytes, n_packets, first_seq):
+def _scatter_counts(cells, rows, n_bytes, n_packets, n_ce, first_seq):
     """Merge the cells of each row: there are several where timestamps went backward."""
     for i in range(len(cells)):
         row = rows[i]
         if row >= 0 and cells[i].packets != 0:
             n_bytes[row] += cells[i].bytes
             n_packets[row] += cells[i].packets
+            n_ce[row] += cells[i].ce_packets
             if first_seq[row] < 0:
                 first_seq[row] = cells[i].first_seq - 1
 
 
 @kernel
-def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked):
+def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked, echoes):
     for i in range(len(cells)):
         row = rows[i]
         if row >= 0:
@@ -305,6 +329,7 @@ def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked):
             arrival_gap[row] = max(arrival_gap[row], cells[i].arrival_gap)
             end[row] = max(end[row], cells[i].end)
             acked[row] = max(acked[row], cells[i].acked)
+            echoes[row] += cells[i].ecn_echoes
 
 
 @inlined
@@ -720,14 +745,16 @@ def slot_columns(
         ("in", in_cells, in_rows, in_covered, seen[0]),
         ("out", out_cells, out_rows, out_covered, seen[1]),
     ):
-        n_bytes, n_packets, seq = np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
-        _scatter_counts(cells, at, n_bytes, n_packets, seq)
+        n_bytes, n_packets, n_ce = np.zeros((3, n), np.int64)
+        seq = np.full(n, -1, np.int64)
+        _scatter_counts(cells, at, n_bytes, n_packets, n_ce, seq)
         filled[side] = np.empty(n, np.int64)
         _fill_gaps(seq, offset, interpolate, filled[side])
         # A flow that never left may not belong to that link at all; a sample is no count.
         unknown = ~(covered & np.repeat(there, rows.lengths)) | sampled
         table[f"{side}_bytes"] = _nullable(n_bytes, unknown)
         table[f"{side}_packets"] = _nullable(n_packets, unknown)
+        table[f"{side}_ce_packets"] = _nullable(n_ce, unknown | _lacks_ecn(cells))
         table[f"{side}_seq"] = _nullable(seq, seq < 0)
 
     cbiq, throughput = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -737,13 +764,21 @@ def slot_columns(
     table["drops_estimate"] = _nullable(np.zeros(n, np.int64), np.ones(n, np.bool_))
 
     source_gap, arrival_gap = np.full(n, _NONE), np.full(n, _NONE)
-    end, acked, in_flight = np.zeros(n, np.int64), np.zeros(n, np.int64), np.empty(n, np.int64)
-    _scatter_marks(in_cells, in_rows, source_gap, arrival_gap, end, acked)
+    end, acked, echoes = np.zeros((3, n), np.int64)
+    in_flight = np.empty(n, np.int64)
+    _scatter_marks(in_cells, in_rows, source_gap, arrival_gap, end, acked, echoes)
     _in_flight(end, acked, offset, in_flight)
     table["max_source_gap"] = _nullable(source_gap, source_gap == _NONE)
     table["max_arrival_gap_ns"] = _nullable(arrival_gap, arrival_gap == _NONE)
-    table["bytes_in_flight"] = _nullable(in_flight, (in_flight < 0) | ~in_covered)
+    unknown = (in_flight < 0) | ~in_covered
+    table["bytes_in_flight"] = _nullable(in_flight, unknown)
+    table["ecn_echoes"] = _nullable(echoes, unknown | _lacks_ecn(in_cells))
     return table
+
+
+def _lacks_ecn(cells: np.ndarray) -> bool:
+    """Whether these cells are of a collector that does not look at ECN."""
+    return bool((cells["ce_packets"] == _NONE).any())
 
 
 def _covered(slot: np.ndarray, slots: tuple[int, int] | None) -> np.ndarray:
@@ -799,8 +834,9 @@ def compute_slots(
         ordered by flow and slot. Slot 0 has the first packet of both taps. If a flow has data in both directions, the
         direction with more data at the ingress is described. All columns cover its TCP segments with payload:
 
-        - ``in_bytes``, ``out_bytes`` (payload) and ``in_packets``, ``out_packets``; null in slots outside the tap's
-          first and last packet, for a flow never seen at the egress, and with sampling.
+        - ``in_bytes``, ``out_bytes`` (payload), ``in_packets``, ``out_packets``, and of these ``in_ce_packets``,
+          ``out_ce_packets`` with the ECN codepoint CE; null in slots outside the tap's first and last packet, for a
+          flow never seen at the egress, and with sampling.
         - ``in_seq``, ``out_seq``: first sequence number in the slot, as captured, not filled.
         - ``cbiq_bytes``: bytes in the queue at the end of slot t, ``max(InSeq(t+1) - OutSeq(t+1), 0)`` with filled
           values; null without a later packet.
@@ -817,6 +853,9 @@ def compute_slots(
         - ``bytes_in_flight``: highest sequence number sent minus highest acknowledged at the end of the slot, from the
           ingress tap; null before both directions have been seen there, and with sampling. SACKed bytes count as in
           flight.
+        - ``ecn_echoes``: how often the ECN flags (ECE, CWR, AE) of the acknowledgements changed: where ECE begins and
+          ends with classic ECN (RFC 3168), each time the counter of marks moved with accurate ECN (RFC 9768). Null
+          where ``bytes_in_flight`` is.
 
     Raises
     ------

@@ -125,6 +125,8 @@ SLOTS: dict[str, str] = {
     "out_bytes": "Int64",
     "in_packets": "Int64",
     "out_packets": "Int64",
+    "in_ce_packets": "Int64",  # marked, ECN codepoint CE
+    "out_ce_packets": "Int64",
     "in_seq": "Int64",
     "out_seq": "Int64",
     "cbiq_bytes": "Int64",
@@ -133,6 +135,7 @@ SLOTS: dict[str, str] = {
     "max_source_gap": "Int64",  # ticks of the sender's TCP timestamp clock
     "max_arrival_gap_ns": "Int64",
     "bytes_in_flight": "Int64",
+    "ecn_echoes": "Int64",  # changes of the ECN flags in acknowledgements
 }
 
 #: One row per flow: a model's prediction of its congestion control. Null if there was not enough data.
@@ -161,6 +164,9 @@ TABLES: dict[str, dict[str, str]] = {
     "slots": SLOTS,
     "ccas": CCAS,
 }
+
+#: Columns that files of earlier versions lack; null there.
+_LATER = {"slots": ("in_ce_packets", "out_ce_packets", "ecn_echoes")}
 
 #: Flows that a table from outside can number. What counts by flow makes its state lazily: a large number costs address
 #: space, and some hundred MB where a result is looked for. A Capture, whose keys vouch for its numbers, has no limit.
@@ -437,6 +443,8 @@ def read_parquet(path: str | os.PathLike[str], table: str) -> tuple[pd.DataFrame
     Traceback (most recent call last):
     cctoolkit.errors.SchemaError: flows.parquet: holds the flows table, expected packets
     """
+    import pandas as pd
+
     arrow = parquet.read(path)
     meta = arrow.schema.metadata or {}
     found = parquet.about(meta, _KEY_SCHEMA)
@@ -448,4 +456,8 @@ def read_parquet(path: str | os.PathLike[str], table: str) -> tuple[pd.DataFrame
         raise SchemaError(
             f"{os.fspath(path)}: schema version {found['version']}, this package reads version {SCHEMA_VERSION}"
         )
-    return check(parquet.frame(arrow, path), table), parquet.provenance_of(meta)
+    frame = parquet.frame(arrow, path)
+    for name in _LATER.get(table, ()):
+        if name not in frame:
+            frame[name] = pd.Series(pd.NA, frame.index, "Int64")
+    return check(frame, table), parquet.provenance_of(meta)

@@ -32,6 +32,7 @@ char LICENSE[] SEC("license") = "GPL"; /* required of programs that read the ker
 #define TCP_SYN 2
 #define TCP_RST 4
 #define TCP_ACK 16
+#define CE 3 /* congestion experienced (RFC 3168) */
 
 struct bpf_map;
 
@@ -88,6 +89,8 @@ struct segment {
 	__u32 seq; /* of the first byte of data */
 	__u32 ack;
 	__u32 flags;
+	__u32 ecn; /* codepoint of the IP header */
+	__u32 ecn_flags; /* AE, CWR and ECE, + 1 */
 	__u32 options_at;
 	__u32 options_bytes;
 	__u32 tsval;
@@ -188,6 +191,7 @@ static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, str
 		protocol = ip.protocol;
 		at += (ip.version_ihl & 15) * 4;
 		to->key.version = 4;
+		to->ecn = ip.tos & 3;
 		__builtin_memcpy(to->key.src, ip.src, 4);
 		__builtin_memcpy(to->key.dst, ip.dst, 4);
 	} else if (type == bpf_htons(0x86dd)) {
@@ -203,6 +207,7 @@ static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, str
 		protocol = ip.protocol;
 		at += 40;
 		to->key.version = 6;
+		to->ecn = ip.label[0] >> 4 & 3;
 		__builtin_memcpy(to->key.src, ip.src, 16);
 		__builtin_memcpy(to->key.dst, ip.dst, 16);
 		for (int i = 0; i < MAX_EXTENSIONS && protocol != 6; i++) {
@@ -250,6 +255,7 @@ static __always_inline int read_segment(struct __sk_buff *skb, int ethernet, str
 	to->seq = bpf_ntohl(tcp.seq) + !!(tcp.flags & TCP_SYN); /* a SYN takes one number */
 	to->ack = bpf_ntohl(tcp.ack);
 	to->flags = tcp.flags;
+	to->ecn_flags = ((tcp.header & 1) << 2 | tcp.flags >> 6) + 1;
 	to->options_at = at + sizeof(tcp);
 	to->options_bytes = data - to->options_at;
 	return 1;
@@ -290,6 +296,8 @@ static __always_inline void close_cell(struct state *state, __s64 way, struct ce
 	cell->arrival_gap = state->arrival_gap;
 	cell->end = state->end;
 	cell->acked = state->acked;
+	cell->ce_packets = state->ce_packets;
+	cell->ecn_echoes = state->ecn_echoes;
 	state->open = 0;
 }
 
@@ -302,6 +310,8 @@ static __always_inline void open_cell(struct state *state, __s64 slot)
 	state->packets = 0;
 	state->source_gap = NONE;
 	state->arrival_gap = NONE;
+	state->ce_packets = 0;
+	state->ecn_echoes = 0;
 }
 
 static __always_inline __s64 now(void)
@@ -358,6 +368,7 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 		state->first_seq = (__s64)seg->seq + 1;
 	state->packets++;
 	state->bytes += seg->payload_bytes;
+	state->ce_packets += seg->ecn == CE;
 	/* A clock that was set back gives no gap; nor do packets of two processors that locked in the other order. */
 	if (state->seen && ts >= state->last_ts && ts - state->last_ts > state->arrival_gap)
 		state->arrival_gap = ts - state->last_ts;
@@ -387,14 +398,19 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 }
 
 /* The cell that this may close is the ingress tap's. */
-static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct counters *count, struct counters *tap)
+static __always_inline void acknowledge(struct flow *flow, const struct segment *seg, struct counters *count,
+					struct counters *tap)
 {
 	struct state *state = &flow->tap[INGRESS];
 	struct cell cell;
 	int closed = 0;
 
+	__u32 ack = seg->ack;
+	/* The flags of the handshake negotiate, and so do those before there are data. */
+	int echoes = state->seen && !(seg->flags & TCP_SYN) && seg->ecn_flags != state->ecn_flags;
+
 	count->monitored++;
-	if (state->acked && ahead(ack, (__u32)state->acked) <= 0) /* a duplicate, without locking */
+	if (state->acked && ahead(ack, (__u32)state->acked) <= 0 && !echoes) /* a duplicate, without locking */
 		return;
 	__s64 slot = (__u64)now() / (__u64)settings.slot_ns;
 	if (!lock(flow)) {
@@ -403,16 +419,21 @@ static __always_inline void acknowledge(struct flow *flow, __u32 ack, struct cou
 	}
 	__s64 acked = state->acked ? state->acked : state->end ? state->end : FIRST_LAP + ack;
 	acked += ahead(ack, (__u32)acked);
-	if (acked > state->acked) {
+	int changed = echoes && state->ecn_flags;
+	if (acked > state->acked || changed) {
 		if (state->open && state->slot != slot) {
 			close_cell(state, (__s64)flow->number * 2 + INGRESS, &cell);
 			closed = 1;
 		}
 		if (!state->open && state->seen)
 			open_cell(state, slot);
-		state->acked = acked;
-		count->sampled++;
+		count->sampled += acked > state->acked;
+		if (acked > state->acked)
+			state->acked = acked;
+		state->ecn_echoes += changed;
 	}
+	if (echoes)
+		state->ecn_flags = seg->ecn_flags;
 	unlock(flow);
 
 	if (closed)
@@ -494,7 +515,7 @@ static __always_inline void take_ack(const struct segment *seg, struct counters 
 	__builtin_memcpy(key.dst, seg->key.src, sizeof(key.dst));
 	struct flow *flow = bpf_map_lookup_elem(&monitored, &key);
 	if (flow)
-		acknowledge(flow, seg->ack, count, tap);
+		acknowledge(flow, seg, count, tap);
 }
 
 static __always_inline void came(struct __sk_buff *skb)

@@ -24,7 +24,7 @@ struct flow_key {
 	__u32 version; /* 4 or 6 */
 };
 
-/* What was seen of a flow in a slot: cctoolkit/analysis/slots.py's _CELL, and a way is 2 * flow number + tap here. */
+/* What was seen of a flow in a slot: cctoolkit/analysis/slots.py's CELL, and a way is 2 * flow number + tap here. */
 struct cell {
 	__s64 way;
 	__s64 slot; /* since the Unix epoch */
@@ -35,6 +35,8 @@ struct cell {
 	__s64 arrival_gap;
 	__s64 end; /* highest sequence number + 1, and highest acknowledged, so far, unwrapped beyond 2^32; */
 	__s64 acked; /* 0: none, or not counted (egress, samples) */
+	__s64 ce_packets; /* marked */
+	__s64 ecn_echoes; /* how often the ECN flags of acknowledgements changed */
 };
 #define NONE (-0x7fffffffffffffffLL - 1)
 
@@ -50,8 +52,12 @@ struct state {
 	__s64 last_tsval; /* + 1 */
 	__s64 end;
 	__s64 acked;
+	__s64 ce_packets;
+	__s64 ecn_echoes;
+	__u32 ecn_flags; /* of the last acknowledgement, + 1; 0: none */
 	__u32 open;
 	__u32 seen;
+	__u32 padding;
 };
 
 /* A monitored flow. Several processors may handle its packets at once. */

@@ -43,6 +43,7 @@ FLOWS, RING = 1 << FLOW_BITS, 1 << RING_BITS
 GRACE_SLOTS = 32
 _WRAP = 1 << 32
 _NONE = -(2**63)
+_NOT_COLLECTED = ("source_gap", "arrival_gap", "ce_packets", "ecn_echoes")
 _TIME_SHIFT = 16  # the switch reports times in 2^16 ns
 _COUNTED_NS = _WRAP  # for this long after an epoch's begin, the data plane counts slots correctly
 #: The most by which two clocks may drift (100 ppm per oscillator).
@@ -142,7 +143,8 @@ class SwitchCollector:
     All packets are counted, in slots that begin at multiples of their length. Cells are read once they are
     complete, :data:`GRACE_SLOTS` after the slot. A cell that is not read in time is overwritten by a later
     slot, never mixed with it; the reading then has ``missed_until``, and no rows for the lost slots. Gaps
-    between packets (``max_arrival_gap_ns``, ``max_source_gap``) are not collected.
+    between packets (``max_arrival_gap_ns``, ``max_source_gap``) and marks (``in_ce_packets``, ``out_ce_packets``,
+    ``ecn_echoes``) are not collected.
 
     The collection survives a lost switch: when it is back, everything is set up again.
     """
@@ -376,7 +378,8 @@ class SwitchCollector:
             cells["first_seq"] = part[f"{side}_first"]["seq"][at].astype(np.int64) + 1
             for what in ("bytes", "packets"):
                 cells[what] = part[f"{side}_counts"][what][at]
-            cells["source_gap"] = cells["arrival_gap"] = _NONE
+            for what in _NOT_COLLECTED:
+                cells[what] = _NONE
             sides.append(cells)
             if side == "in":
                 end = part["in_end"][at].astype(np.int64)
@@ -473,7 +476,8 @@ def _with_marks(
     highest = np.maximum.accumulate(highest, axis=1)
     out = np.zeros(len(slots), CELL)
     out["way"], out["slot"] = 2 * flow.number, slots
-    out["source_gap"] = out["arrival_gap"] = _NONE
+    for what in _NOT_COLLECTED:
+        out[what] = _NONE
     out[of_data] = cells
     out["end"], out["acked"] = highest[:, 1:]
     more = (highest[1, 1:] > highest[1, :-1]) & (highest[0, 1:] > 0)
