@@ -12,6 +12,7 @@ from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.identify import SlotDataset, load
 from cctoolkit.identify.benchmark import PARTS, answers, build, questions, read_answers
 from cctoolkit.identify.leaderboard import NAMELESS, leaderboard, scores, write
+from cctoolkit.identify.leakage import trained_runs
 from cctoolkit.identify.reliability import calibration_error, reliability, reliability_figure
 
 KEY = ["part", "run", "flow_id", "window_ms", "first_slot", "taps"]
@@ -42,6 +43,13 @@ def answers_with(
 
 
 # ---- questions and answers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", cct.identify.bundled_models())
+def test_no_bundled_model_was_trained_on_it(model, asked):
+    trained = trained_runs(load(model))
+    assert trained and not trained & set(asked.run)
 
 
 @pytest.mark.slow

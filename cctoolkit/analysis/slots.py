@@ -695,6 +695,7 @@ class SlotRows:
 
     def of(self, way: np.ndarray, slot: np.ndarray) -> np.ndarray:
         """Row of each way and slot; -1 for ways that are not in the table."""
+        way, slot = (np.ascontiguousarray(numbers, np.int64) for numbers in (way, slot))
         return _rows(way, slot, self._of_way, self._first, self.offset)
 
 

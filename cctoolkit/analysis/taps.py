@@ -17,7 +17,7 @@ from .._support.arguments import floats
 from .._support.kernels import kernel
 from .._support.state import grown
 from ..capture.keys import FlowKeys
-from ..capture.model import Capture, columns_of
+from ..capture.model import Capture, columns_of, same_layout
 from ..errors import ParameterError
 from .tap_comparison import TapComparer
 from .tap_identity import FlowNames, segment_identity
@@ -141,12 +141,12 @@ class TapPair:
             {name: went_out[name][ready:].copy() for name in schema.PACKETS} if ready < len(late) else {}
         )
         self._find()
-        return came_in, {name: went_out[name][:ready] for name in schema.PACKETS}
+        return came_in, same_layout({name: went_out[name][:ready] for name in schema.PACKETS})
 
     def rest(self) -> Mapping[str, np.ndarray] | None:
         """The egress packets held back, once the ingress tap has no more; None if there are none."""
         waiting, self._waiting = self._waiting, {}
-        return waiting or None
+        return same_layout(waiting) if waiting else None
 
     def check(self) -> None:
         """Raise what :func:`cctoolkit.compare_taps` finds wrong with the packets so far, and warn of oddities.

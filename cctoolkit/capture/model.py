@@ -19,7 +19,7 @@ from .selection import Selection
 if TYPE_CHECKING:  # at run time inside functions: whoever only reads need not wait for it
     import pandas as pd
 
-__all__ = ["Capture", "columns_of"]
+__all__ = ["Capture", "columns_of", "same_layout"]
 
 
 class Capture:
@@ -228,24 +228,37 @@ def _checked_sacks(sacks: np.ndarray, rows: int) -> np.ndarray:
 
 
 def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The packets table as arrays.
+    """The packets table as arrays for kernels: contiguous, aligned, and not to be written to.
+
+    Kernels are compiled for each layout of each array, so that all tables must look the same.
 
     Raises
     ------
     SchemaError
         The packets table is not valid (:func:`cctoolkit.schema.check`).
     """
-    if isinstance(source, Capture):
-        check_columns(source.columns, "packets", numbered=True)  # again: anyone can change them in place
-        return source.columns
     import pandas as pd
 
     if isinstance(source, pd.DataFrame):
-        return arrays(source, "packets")
-    if not isinstance(source, Mapping):
+        columns: Mapping[str, np.ndarray] = arrays(source, "packets")
+    elif isinstance(source, Capture):
+        columns = source.columns
+        check_columns(columns, "packets", numbered=True)  # again: anyone can change them in place
+    elif isinstance(source, Mapping):
+        columns = source
+        check_columns(columns, "packets")
+    else:
         raise SchemaError(
             f"packets: expected a capture, a packets table or its columns, found {type(source).__name__}"
             + (" (its captures are .ingress and .egress)" if hasattr(source, "ingress") else "")
         )
-    check_columns(source, "packets")
-    return source
+    return same_layout(columns)
+
+
+def same_layout(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays as :func:`columns_of` returns them; copied only where they are not contiguous or not aligned."""
+    alike = {}
+    for name, column in columns.items():
+        alike[name] = np.require(column, requirements=["C_CONTIGUOUS", "ALIGNED"]).view()
+        alike[name].flags.writeable = False
+    return alike
