@@ -58,10 +58,7 @@ CELL = np.dtype(
         ("arrival_gap", np.int64),
         ("end", np.int64),
         ("acked", np.int64),
-        (
-            "ce_packets",
-            np.int64,
-        ),  # as the columns of the table; _NONE from a collector that does not look at ECN
+        ("ce_packets", np.int64),  # _NONE from a collector that does not look at ECN
         ("ecn_echoes", np.int64),
     ]
 )
@@ -580,7 +577,7 @@ class SlotTable:
     def _too_many(self, rows: int, flows: int, about: str = "") -> None:
         raise ParameterError(
             f"slots of {self._slot_ns / 1e6:g} ms for {flows:,} flows make {about}{rows:,} rows "
-            f"({rows * 130 / 1e9:.1f} GB), more than max_rows = {self._max_rows:,}: "
+            f"({rows * 160 / 1e9:.1f} GB), more than max_rows = {self._max_rows:,}: "
             "choose flows with flow_ids, or longer slots"
         )
 

@@ -407,10 +407,10 @@ static __always_inline void acknowledge(struct flow *flow, const struct segment 
 
 	__u32 ack = seg->ack;
 	/* The flags of the handshake negotiate, and so do those before there are data. */
-	int echoes = state->seen && !(seg->flags & TCP_SYN) && seg->ecn_flags != state->ecn_flags;
+	int differs = state->seen && !(seg->flags & TCP_SYN) && seg->ecn_flags != state->ecn_flags;
 
 	count->monitored++;
-	if (state->acked && ahead(ack, (__u32)state->acked) <= 0 && !echoes) /* a duplicate, without locking */
+	if (state->acked && ahead(ack, (__u32)state->acked) <= 0 && !differs) /* a duplicate, without locking */
 		return;
 	__s64 slot = (__u64)now() / (__u64)settings.slot_ns;
 	if (!lock(flow)) {
@@ -419,7 +419,7 @@ static __always_inline void acknowledge(struct flow *flow, const struct segment 
 	}
 	__s64 acked = state->acked ? state->acked : state->end ? state->end : FIRST_LAP + ack;
 	acked += ahead(ack, (__u32)acked);
-	int changed = echoes && state->ecn_flags;
+	int changed = differs && state->ecn_flags;
 	if (acked > state->acked || changed) {
 		if (state->open && state->slot != slot) {
 			close_cell(state, (__s64)flow->number * 2 + INGRESS, &cell);
@@ -432,7 +432,7 @@ static __always_inline void acknowledge(struct flow *flow, const struct segment 
 			state->acked = acked;
 		state->ecn_echoes += changed;
 	}
-	if (echoes)
+	if (differs)
 		state->ecn_flags = seg->ecn_flags;
 	unlock(flow);
 
