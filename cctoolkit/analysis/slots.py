@@ -752,7 +752,7 @@ def slot_columns(
         unknown = ~(covered & np.repeat(there, rows.lengths)) | sampled
         table[f"{side}_bytes"] = _nullable(n_bytes, unknown)
         table[f"{side}_packets"] = _nullable(n_packets, unknown)
-        table[f"{side}_ce_packets"] = _nullable(n_ce, unknown | _lacks_ecn(cells))
+        table[f"{side}_ce_packets"] = _nullable(n_ce, _unless_ecn(cells, unknown))
         table[f"{side}_seq"] = _nullable(seq, seq < 0)
 
     cbiq, throughput = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -770,13 +770,14 @@ def slot_columns(
     table["max_arrival_gap_ns"] = _nullable(arrival_gap, arrival_gap == _NONE)
     unknown = (in_flight < 0) | ~in_covered
     table["bytes_in_flight"] = _nullable(in_flight, unknown)
-    table["ecn_echoes"] = _nullable(echoes, unknown | _lacks_ecn(in_cells))
+    table["ecn_echoes"] = _nullable(echoes, _unless_ecn(in_cells, unknown))
     return table
 
 
-def _lacks_ecn(cells: np.ndarray) -> bool:
-    """Whether these cells are of a collector that does not look at ECN."""
-    return bool((cells["ce_packets"] == _NONE).any())
+def _unless_ecn(cells: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+    """`unknown`, or all of it if these cells are of a collector that does not look at ECN."""
+    lacks = len(cells) and cells["ce_packets"].min() == _NONE
+    return np.ones_like(unknown) if lacks else unknown
 
 
 def _covered(slot: np.ndarray, slots: tuple[int, int] | None) -> np.ndarray:
