@@ -439,7 +439,7 @@ def test_bad_arguments_are_named(arguments, named):
 
 def test_too_large_a_table_is_refused_with_its_size():
     ingress = packets([(0, 0, 10), (3_600_000 * 5, 10, 10)])
-    with pytest.raises(ParameterError, match=r"1 flows make 18,000,001 rows \(2.3 GB\), more than max_rows"):
+    with pytest.raises(ParameterError, match=r"1 flows make 18,000,001 rows \(2.9 GB\), more than max_rows"):
         compute_slots(ingress)
     assert len(compute_slots(ingress, slot_ms=1000)) == 18_001
 
