@@ -246,9 +246,18 @@ class Network:
             subprocess.run(["ip", "netns", "del", self.ns(box)], stderr=subprocess.DEVNULL, check=False)
 
 
+def _remove_left_behind() -> None:
+    """Namespaces of tests that were killed: their process is gone."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
+    for name, process in re.findall(r"^(cctlive(\d+)-[SRD])\b", listed, re.M):
+        if not Path(f"/proc/{process}").exists():
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
+
+
 @contextlib.contextmanager
 def network() -> Iterator[Network]:
     """The sender is 10.9.1.1 and fd09:1::1, the receiver 10.9.2.1 and fd09:2::1."""
+    _remove_left_behind()
     net = Network(f"cctlive{os.getpid()}")
     try:
         for box in "SRD":
