@@ -314,7 +314,19 @@ def _signs(came, flight, seq, ce, echoes, segment):
 
 @kernel
 def _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, out):
-    """:func:`_signs` of each flow, from the first to the last slot with data whose bytes in flight are known."""
+    """:func:`_signs` of each flow, from the first to the last slot with data whose bytes in flight are known.
+
+    Parameters
+    ----------
+    came, flight, seq, ce, echoes : arrays, by slot
+        As for :func:`_signs`, of all flows.
+    segments : float64 array, by flow
+        Payload of a full segment.
+    bounds : int64 array, shape (flows + 1,)
+        First slot of each flow, and the one after the last.
+    out : float64 array, shape (flows, signs)
+        Written; NaN for a flow without data.
+    """
     for flow in range(len(bounds) - 1):
         begin, stop = bounds[flow], bounds[flow + 1]
         while begin < stop and not came[begin] > 0:

@@ -319,6 +319,18 @@ def _scatter_counts(cells, rows, n_bytes, n_packets, n_ce, first_seq):
 
 @kernel
 def _scatter_marks(cells, rows, source_gap, arrival_gap, end, acked, echoes):
+    """Merge what the cells of each row say besides counts of data.
+
+    Parameters
+    ----------
+    cells : array of :data:`CELL`
+    rows : int64 array, by cell
+        Row of the table; negative for none.
+    source_gap, arrival_gap, end, acked : int64 arrays, by row
+        Raised to the largest value of the row's cells.
+    echoes : int64 array, by row
+        The changes of ECN flags are added.
+    """
     for i in range(len(cells)):
         row = rows[i]
         if row >= 0:
