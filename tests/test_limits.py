@@ -46,7 +46,7 @@ def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int], list[in
         at = (at + size) % 2**32
         outstanding = max(outstanding + size - draw(st.sampled_from([0, 1448, 2896])), 0)
         flight.append(float(outstanding))
-    unknown = draw(st.sampled_from([0, 0, 3, length]))
+    unknown = min(draw(st.sampled_from([0, 0, 3, length])), length)
     flight[:unknown] = [math.nan] * unknown
     if draw(st.booleans()) and length > 10:
         flight[-4:] = [math.nan] * 4
