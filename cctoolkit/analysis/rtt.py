@@ -69,7 +69,7 @@ from .._support.state import grown
 from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError, SchemaError
-from ..schema import PACKETS, RTT_SAMPLES, check, empty
+from ..schema import RTT_SAMPLES, check, empty
 from . import rtt_kernels as kernels
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class RttPairing:
         elif keys is not None:
             check_keys(keys)
         kind = _COLUMNS[self.method]
-        packets = kind(*(_input(source[name], PACKETS[name]) for name in kind._fields))
+        packets = kind(*(source[name] for name in kind._fields))
         n = len(packets.ts_ns)
         if n:
             self._make_room(int(packets.flow_id.max()) + 1)
@@ -572,7 +572,7 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _input(array: np.ndarray, dtype: str) -> np.ndarray:
-    """`array` as kernels take it: read-only, as pandas' columns are, since numba compiles each kind separately."""
+    """`array` as kernels take it: read-only, as packets are (:func:`columns_of`)."""
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view

@@ -560,7 +560,7 @@ class SlotTable:
         entries = self._pair.entries if is_egress else np.zeros(0, np.int64)
         highest = max(int(columns["flow_id"].max()) + 1, len(self._pair.not_before))
         tap.states = grown(tap.states, 2 * highest, self._ways)
-        packets = Packets(*(np.ascontiguousarray(columns[name]) for name in Packets._fields))
+        packets = Packets(*(columns[name] for name in Packets._fields))
         choice = Choice(
             wanted=self._wanted,
             entries=entries,

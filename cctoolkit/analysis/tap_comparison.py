@@ -127,7 +127,7 @@ class _Sample:
         names = (
             "ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes", "window", "tsval", "tsecr",
         )  # fmt: skip
-        arrays = [np.ascontiguousarray(columns[name]) for name in names]
+        arrays = [columns[name] for name in names]
         at = 0
         while True:
             room = min(self._n + len(ts) - at, _ROOM)

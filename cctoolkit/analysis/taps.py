@@ -624,7 +624,7 @@ class PacketMatcher:
 
 
 def _segments(columns: Mapping[str, np.ndarray]) -> _Segments:
-    return _Segments(*(np.ascontiguousarray(columns[name]) for name in _Segments._fields))
+    return _Segments(*(columns[name] for name in _Segments._fields))
 
 
 def _empty_pool(size: int, latest: int) -> _Pool:

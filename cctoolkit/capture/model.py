@@ -237,22 +237,20 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
     SchemaError
         The packets table is not valid (:func:`cctoolkit.schema.check`).
     """
+    if isinstance(source, Capture):
+        check_columns(source.columns, "packets", numbered=True)  # again: anyone can change them in place
+        return same_layout(source.columns)
     import pandas as pd
 
     if isinstance(source, pd.DataFrame):
-        columns: Mapping[str, np.ndarray] = arrays(source, "packets")
-    elif isinstance(source, Capture):
-        columns = source.columns
-        check_columns(columns, "packets", numbered=True)  # again: anyone can change them in place
-    elif isinstance(source, Mapping):
-        columns = source
-        check_columns(columns, "packets")
-    else:
+        return same_layout(arrays(source, "packets"))
+    if not isinstance(source, Mapping):
         raise SchemaError(
             f"packets: expected a capture, a packets table or its columns, found {type(source).__name__}"
             + (" (its captures are .ingress and .egress)" if hasattr(source, "ingress") else "")
         )
-    return same_layout(columns)
+    check_columns(source, "packets")
+    return same_layout(source)
 
 
 def same_layout(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -419,17 +419,17 @@ static __always_inline void acknowledge(struct flow *flow, const struct segment 
 	}
 	__s64 acked = state->acked ? state->acked : state->end ? state->end : FIRST_LAP + ack;
 	acked += ahead(ack, (__u32)acked);
-	int changed = differs && state->ecn_flags;
-	if (acked > state->acked || changed) {
+	int further = acked > state->acked, changed = differs && state->ecn_flags;
+	if (further || changed) {
 		if (state->open && state->slot != slot) {
 			close_cell(state, (__s64)flow->number * 2 + INGRESS, &cell);
 			closed = 1;
 		}
 		if (!state->open && state->seen)
 			open_cell(state, slot);
-		count->sampled += acked > state->acked;
-		if (acked > state->acked)
+		if (further)
 			state->acked = acked;
+		count->sampled += further;
 		state->ecn_echoes += changed;
 	}
 	if (differs)

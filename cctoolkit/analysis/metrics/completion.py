@@ -102,7 +102,7 @@ class FlowCompletion:
         """Take the next packets: a Capture, a packets DataFrame or a dict of arrays."""
         columns = columns_of(packets)
         ts, flow_id, direction, seq, ack, tcp_flags, payload = (
-            np.ascontiguousarray(columns[name])
+            columns[name]
             for name in ("ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes")
         )
         if len(ts):

@@ -267,7 +267,7 @@ class RateTable:
         """
         columns = columns_of(packets)
         ts, flow_id, direction, seq, ack, tcp_flags, payload, wire = (
-            np.ascontiguousarray(columns[name])
+            columns[name]
             for name in (
                 "ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes", "wire_bytes"
             )

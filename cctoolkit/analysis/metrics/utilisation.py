@@ -95,7 +95,7 @@ class LinkUtilisation:
     def update(self, packets: Any) -> None:
         """Take the next packets: a Capture, a packets DataFrame or a dict of arrays."""
         columns = columns_of(packets)
-        ts = np.ascontiguousarray(columns["ts_ns"])
+        ts = columns["ts_ns"]
         if not len(ts):
             return
         if self._start_ns is None:
@@ -108,7 +108,7 @@ class LinkUtilisation:
                 "choose wider bins"
             )
         self._sums = grown(self._sums, bins)
-        wire, direction = (np.ascontiguousarray(columns[name]) for name in ("wire_bytes", "direction"))
+        wire, direction = columns["wire_bytes"], columns["direction"]
         _sum(ts, wire, direction, self._direction, self._start_ns, self._bin_ns, self._overhead, self._sums)
 
     def result(self) -> pd.DataFrame:
