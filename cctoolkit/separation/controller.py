@@ -11,6 +11,7 @@ The controller of the paper is :class:`RttSeparation`. Its competitors are in ``
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -99,6 +100,8 @@ class Decision:
     ----------
     now_s : float
         Time of the decision in s.
+    flow_columns, queue_columns : dict of arrays
+        Columns of `flows` and `queues`.
     flows : DataFrame
         ``flow_id``, ``queue``, ``role`` and ``rtt_ms`` of each flow with a rule, and the ``direction`` of its data
         if the metrics have it; all other flows go to queue 0.
@@ -137,12 +140,23 @@ class Decision:
     """
 
     now_s: float
-    flows: pd.DataFrame
-    queues: pd.DataFrame
+    flow_columns: dict[str, np.ndarray]
+    queue_columns: dict[str, Any]
     gvf: float
     assignments: dict[int, int]
     buffers: dict[int, int]
     weights: dict[int, float]
+
+    # A closed loop decides many times a second of simulated time, and nobody looks at most of the tables.
+    @functools.cached_property
+    def flows(self) -> pd.DataFrame:
+        """Each flow with a rule."""
+        return pd.DataFrame(self.flow_columns)
+
+    @functools.cached_property
+    def queues(self) -> pd.DataFrame:
+        """Each queue."""
+        return pd.DataFrame(self.queue_columns)
 
     @property
     def changes(self) -> int:
@@ -352,7 +366,8 @@ class Controller(ABC):
         SchemaError
             A column is missing.
         """
-        missing = [name for name in METRICS if name not in metrics]
+        names = set(metrics.columns.tolist())
+        missing = [name for name in METRICS if name not in names]
         if missing:
             raise SchemaError(f"metrics: columns are missing: {', '.join(missing)}")
         if self.decision is not None and now_s < self._due_s:
@@ -361,7 +376,8 @@ class Controller(ABC):
             )
             return self.decision
         self._due_s = now_s + self.batch_s - 1e-9
-        if not metrics.flow_id.is_monotonic_increasing:
+        ids = metrics["flow_id"].to_numpy(np.int64)
+        if (ids[1:] < ids[:-1]).any():
             metrics = metrics.sort_values("flow_id", kind="stable", ignore_index=True)
         queue, gvf = self.assign(metrics, now_s)
         assignments, counts = self._new_rules(metrics.flow_id.to_numpy(np.int64), queue)
@@ -373,12 +389,12 @@ class Controller(ABC):
             "role": np.asarray(self.roles, object)[queue[ruled]],
             "rtt_ms": metrics.rtt_ms.to_numpy(np.float64)[ruled],
         }
-        if "direction" in metrics:
+        if "direction" in names:
             chosen["direction"] = metrics.direction.to_numpy()[ruled]
         self.decision = Decision(
             now_s=now_s,
-            flows=pd.DataFrame(chosen),
-            queues=table,
+            flow_columns=chosen,
+            queue_columns=table,
             gvf=gvf,
             assignments=assignments,
             buffers=buffers,
@@ -417,7 +433,7 @@ class Controller(ABC):
 
     def _settings(
         self, metrics: pd.DataFrame, queue: np.ndarray
-    ) -> tuple[pd.DataFrame, dict[int, float], dict[int, int]]:
+    ) -> tuple[dict[str, Any], dict[int, float], dict[int, int]]:
         n = self.n_queues
         count, mean = self._flows_and_rtt(metrics, queue)
         used = np.where(np.isnan(mean), self.default_rtt_ms, np.maximum(mean, 1e-3))
@@ -445,17 +461,15 @@ class Controller(ABC):
         new_room = np.abs(room - self._buffers) > self.tolerance * self._buffers
         self._weights = np.where(new_weights, weights, self._weights)
         self._buffers = np.where(new_room, room, self._buffers)
-        table = pd.DataFrame(
-            {
-                "queue": np.arange(n),
-                "role": list(self.roles),
-                "flows": count,
-                "rtt_ms": mean,
-                "weight": self._weights,
-                "share_mbps": share,
-                "buffer_bytes": self._buffers,
-            }
-        )
+        table = {
+            "queue": np.arange(n),
+            "role": list(self.roles),
+            "flows": count,
+            "rtt_ms": mean,
+            "weight": self._weights,
+            "share_mbps": share,
+            "buffer_bytes": self._buffers,
+        }
         return (
             table,
             {int(q): float(self._weights[q]) for q in np.flatnonzero(new_weights)},
@@ -468,7 +482,7 @@ class Controller(ABC):
         Parameters
         ----------
         target : Simulation, or the argument of a testbed's ``control``
-            Anything with ``now_s``, ``flows``, ``assign_queue``, ``set_weight`` and ``set_buffer``.
+            Anything with ``now_s``, ``flow_columns()``, ``assign_queue``, ``set_weight`` and ``set_buffer``.
         """
         if self._meter is None:
             self._meter = RunMeter(self.long_bytes)

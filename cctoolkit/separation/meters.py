@@ -56,8 +56,10 @@ class RunMeter:
     def __init__(self, long_bytes: int = LONG_BYTES, smoothing_s: float = 0.5) -> None:
         self.long_bytes, self.smoothing_s = int(long_bytes), float(smoothing_s)
         self._before_s = 0.0
-        self._counts: tuple[np.ndarray, np.ndarray] | None = None
-        self._rates: tuple[np.ndarray, np.ndarray] | None = None
+        self._counts = self._rates = (np.zeros(0), np.zeros(0))  # received, sent
+        self._kinds: tuple[Any, np.ndarray, np.ndarray | float] | None = (
+            None  # congestion controls, UDP, packet sizes
+        )
 
     def read(self, target: Any) -> pd.DataFrame:
         """Read :data:`METRICS` and ``cca`` of the current flows.
@@ -65,36 +67,38 @@ class RunMeter:
         Parameters
         ----------
         target : object
-            Has ``now_s`` and ``flows`` like a :class:`~cctoolkit.Simulation`.
+            Has ``now_s`` and ``flow_columns()`` like a :class:`~cctoolkit.Simulation`; always the same one.
         """
-        flows, now_s = target.flows, float(target.now_s)
-        udp = (flows.cca == "udp").to_numpy()
-        sent = flows.sent_packets.to_numpy(np.float64) * self._packet_bytes(target, len(flows))
-        received = flows.received_bytes.to_numpy(np.float64)
+        flows, now_s = target.flow_columns(), float(target.now_s)
+        if self._kinds is None:  # which stay the same
+            n = len(flows["cca"])
+            udp = np.array([cca == "udp" for cca in flows["cca"]], np.bool_)
+            self._kinds = pd.array(flows["cca"], "str"), udp, self._packet_bytes(target, n)
+            self._counts, self._rates = (np.zeros(n), np.zeros(n)), (np.zeros(n), np.zeros(n))
+        cca, udp, packet_bytes = self._kinds
+        sent = np.asarray(flows["sent_packets"], np.float64) * packet_bytes
+        received = np.asarray(flows["received_bytes"], np.float64)
         passed_s = max(now_s - self._before_s, 1e-9)
-        if self._counts is None or self._rates is None:
-            self._counts = (np.zeros(len(flows)), np.zeros(len(flows)))
-            self._rates = (np.zeros(len(flows)), np.zeros(len(flows)))
         keep = math.exp(-passed_s / self.smoothing_s)
         for rate, before, count in zip(self._rates, self._counts, (received, sent), strict=True):
             now = (count - before) * 8e-6 / passed_s
             rate[:] = np.where(before > 0, keep * rate + (1 - keep) * now, now)
             before[:] = count
         self._before_s = now_s
-        there = (sent > 0) & flows.end_s.isna().to_numpy() & (udp | flows.min_rtt_ms.notna().to_numpy())
+        there = (sent > 0) & np.isnan(flows["end_s"]) & (udp | ~np.isnan(flows["min_rtt_ms"]))
         there &= ~udp | (self._rates[1] > 0)
         return pd.DataFrame(
             {
-                "flow_id": flows.flow_id.to_numpy(np.int64),
-                "protocol": np.where(udp, UDP, TCP),
-                "rtt_ms": flows.min_rtt_ms.to_numpy(np.float64),
-                "latest_rtt_ms": flows.latest_rtt_ms.to_numpy(np.float64),
-                "throughput_mbps": self._rates[0],
-                "offered_mbps": self._rates[1],
-                "is_long": sent > self.long_bytes,
-                "cca": flows.cca.to_numpy(),
+                "flow_id": flows["flow_id"][there].astype(np.int64),
+                "protocol": np.where(udp, UDP, TCP)[there],
+                "rtt_ms": flows["min_rtt_ms"][there],
+                "latest_rtt_ms": flows["latest_rtt_ms"][there],
+                "throughput_mbps": self._rates[0][there],
+                "offered_mbps": self._rates[1][there],
+                "is_long": (sent > self.long_bytes)[there],
+                "cca": cca[there],
             }
-        )[there].reset_index(drop=True)
+        )
 
     @staticmethod
     def _packet_bytes(target: Any, n: int) -> np.ndarray | float:

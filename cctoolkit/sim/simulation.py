@@ -442,42 +442,44 @@ class Simulation:
     @property
     def flows(self) -> pd.DataFrame:
         """One row per flow: parameters and results so far."""
+        return pd.DataFrame(self.flow_columns())
+
+    def flow_columns(self) -> dict[str, Any]:
+        """Columns of `flows`, for a controller: a table takes longer to make. Some change as the simulation goes on."""
         f, s = self._arrays["flows"], self._arrays["senders"]
         seconds = np.maximum(
             np.where(s["end_ns"] >= 0, s["end_ns"], self._arrays["port"]["now_ns"]) - f["start_ns"], 1
         )
         mean_rtt = s["rtt_sum_ns"] / np.maximum(s["rtt_samples"], 1) / 1e6
-        return pd.DataFrame(
-            {
-                "flow_id": np.arange(len(f), dtype=np.uint32),
-                "name": [x.label for x in self._flow_specs],
-                "cca": [x.cca_name for x in self._flow_specs],
-                "base_rtt_ms": [x.rtt_ms for x in self._flow_specs],
-                "start_s": [x.start_s for x in self._flow_specs],
-                "end_s": np.where(s["end_ns"] >= 0, s["end_ns"] / 1e9, np.nan),
-                "completion_s": np.where((s["end_ns"] >= 0) & s["fin"], seconds / 1e9, np.nan),
-                "queue": s["queue"],
-                "acked_bytes": np.maximum(
-                    f["una"] * f["mss_bytes"]
-                    - np.where(f["una"] >= s["limit"], f["mss_bytes"] - s["last_bytes"], 0),
-                    0,
-                ),
-                "received_bytes": s["received_bytes"],
-                "goodput_mbps": s["received_bytes"] * 8e3 / seconds,
-                "sent_packets": s["sent"],
-                "received_packets": s["received"],
-                "retransmits": s["retransmits"],
-                "recoveries": s["recoveries"],
-                "timeouts": s["timeouts"],
-                "dropped_packets": s["dropped"],
-                "lost_on_path": s["lost_on_path"],
-                "marked_packets": s["ce"],
-                "min_rtt_ms": np.where(s["rtt_samples"] > 0, f["min_rtt_ns"] / 1e6, np.nan),
-                "mean_rtt_ms": np.where(s["rtt_samples"] > 0, mean_rtt, np.nan),
-                "latest_rtt_ms": np.where(s["rtt_samples"] > 0, f["latest_rtt_ns"] / 1e6, np.nan),
-                "cwnd_packets": f["cwnd"],
-            }
-        )
+        return {
+            "flow_id": np.arange(len(f), dtype=np.uint32),
+            "name": [x.label for x in self._flow_specs],
+            "cca": [x.cca_name for x in self._flow_specs],
+            "base_rtt_ms": [x.rtt_ms for x in self._flow_specs],
+            "start_s": [x.start_s for x in self._flow_specs],
+            "end_s": np.where(s["end_ns"] >= 0, s["end_ns"] / 1e9, np.nan),
+            "completion_s": np.where((s["end_ns"] >= 0) & s["fin"], seconds / 1e9, np.nan),
+            "queue": s["queue"],
+            "acked_bytes": np.maximum(
+                f["una"] * f["mss_bytes"]
+                - np.where(f["una"] >= s["limit"], f["mss_bytes"] - s["last_bytes"], 0),
+                0,
+            ),
+            "received_bytes": s["received_bytes"],
+            "goodput_mbps": s["received_bytes"] * 8e3 / seconds,
+            "sent_packets": s["sent"],
+            "received_packets": s["received"],
+            "retransmits": s["retransmits"],
+            "recoveries": s["recoveries"],
+            "timeouts": s["timeouts"],
+            "dropped_packets": s["dropped"],
+            "lost_on_path": s["lost_on_path"],
+            "marked_packets": s["ce"],
+            "min_rtt_ms": np.where(s["rtt_samples"] > 0, f["min_rtt_ns"] / 1e6, np.nan),
+            "mean_rtt_ms": np.where(s["rtt_samples"] > 0, mean_rtt, np.nan),
+            "latest_rtt_ms": np.where(s["rtt_samples"] > 0, f["latest_rtt_ns"] / 1e6, np.nan),
+            "cwnd_packets": f["cwnd"],
+        }
 
     @property
     def queues(self) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,6 +105,10 @@ class Steering:
         ``end_s`` is when it was first missing; ``latest_rtt_ms`` is the kernel's smoothed RTT; received payload is the
         acknowledged payload.
         """
+        return pd.DataFrame(self.flow_columns())
+
+    def flow_columns(self) -> dict[str, Any]:
+        """Columns of `flows`."""
         status, specs, plan = self._status, self._specs, self._plan.flows
         payload = np.array([f.payload_bytes for f in plan])
         udp = np.array([f.is_udp for f in plan])
@@ -111,27 +116,25 @@ class Steering:
         received = np.where(udp, status.delivered_packets * payload, status.bytes_acked)
         received = np.nan_to_num(received).astype(np.int64)
         seconds = np.fmin(self._ended_s, self.now_s) - start_s
-        return pd.DataFrame(
-            {
-                "flow_id": np.arange(len(specs), dtype=np.uint32),
-                "name": [f.label for f in specs],
-                "cca": [f.cca_name for f in specs],
-                "base_rtt_ms": [f.rtt_ms for f in specs],
-                "start_s": start_s,
-                "end_s": self._ended_s,
-                "queue": self._queue_of,
-                "acked_bytes": np.where(udp, 0, received),
-                "received_bytes": received,
-                "goodput_mbps": received * 8e-6 / np.maximum(seconds, 1e-9),
-                "sent_packets": np.ceil(status.bytes_sent.fillna(0) / payload).astype(np.int64),
-                "received_packets": status.delivered_packets.fillna(0).astype(np.int64),
-                "retransmits": status.retransmits.fillna(0).astype(np.int64),
-                "marked_packets": status.delivered_ce_packets.fillna(0).astype(np.int64),
-                "min_rtt_ms": np.where(udp, np.nan, status.min_rtt_us / 1e3),
-                "latest_rtt_ms": np.where(udp, np.nan, status.rtt_us / 1e3),
-                "cwnd_packets": status.cwnd_packets,
-            }
-        )
+        return {
+            "flow_id": np.arange(len(specs), dtype=np.uint32),
+            "name": [f.label for f in specs],
+            "cca": [f.cca_name for f in specs],
+            "base_rtt_ms": [f.rtt_ms for f in specs],
+            "start_s": start_s,
+            "end_s": self._ended_s,
+            "queue": self._queue_of,
+            "acked_bytes": np.where(udp, 0, received),
+            "received_bytes": received,
+            "goodput_mbps": received * 8e-6 / np.maximum(seconds, 1e-9),
+            "sent_packets": np.ceil(status.bytes_sent.fillna(0) / payload).astype(np.int64),
+            "received_packets": status.delivered_packets.fillna(0).astype(np.int64),
+            "retransmits": status.retransmits.fillna(0).astype(np.int64),
+            "marked_packets": status.delivered_ce_packets.fillna(0).astype(np.int64),
+            "min_rtt_ms": np.where(udp, np.nan, status.min_rtt_us / 1e3),
+            "latest_rtt_ms": np.where(udp, np.nan, status.rtt_us / 1e3),
+            "cwnd_packets": status.cwnd_packets,
+        }
 
     @property
     def queues(self) -> pd.DataFrame:
