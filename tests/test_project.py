@@ -84,6 +84,17 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_first_figure_of_a_notebook_is_quick() -> None:
+    """Plotly imports nbformat, and that jsonschema, of which some versions parse dozens of grammars meanwhile."""
+    pytest.importorskip("nbformat", reason="the extra `notebooks` is not installed")
+    code = (
+        "import sys; from cctoolkit.plot.style import figure; figure()._repr_mimebundle_();"
+        "print(*{'nbformat', 'rfc3987_syntax'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["nbformat"]
+
+
 def test_no_machine_paths() -> None:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if files.returncode:
