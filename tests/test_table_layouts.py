@@ -38,7 +38,7 @@ def layouts(capture: Capture, folder: Path) -> Iterator[Any]:
     yield packets.assign(window=packets.window.to_numpy()[::-1][::-1])
 
 
-def analyse(ingress: Any, egress: Any, keys: Any) -> None:
+def analyse(ingress: Any, egress: Any, keys: Any, folder: Path) -> None:
     cct.flow_table(ingress, keys)
     cct.segment_kinds(ingress)
     cct.rtt_samples(ingress)
@@ -48,6 +48,10 @@ def analyse(ingress: Any, egress: Any, keys: Any) -> None:
     metrics.queue_delay(ingress, egress)
     metrics.queue_loss(ingress, egress)
     metrics.throughput(ingress)
+    packets = ingress.columns if isinstance(ingress, Capture) else ingress
+    cct.CountMinSketch(64, 2).update(packets["flow_id"], packets["wire_bytes"])
+    with cct.PcapWriter(folder / "written.pcap") as writer:
+        writer.write(packets, keys)
 
 
 def compiled() -> set[tuple[str, str, str]]:
@@ -66,11 +70,11 @@ def compiled() -> set[tuple[str, str, str]]:
 @pytest.mark.filterwarnings("ignore::cctoolkit.errors.TapClockWarning")
 def test_each_kernel_is_compiled_once(tmp_path: Path) -> None:
     run = cct.load_run(RUN)
-    analyse(run.ingress, run.egress, run.ingress.keys)
+    analyse(run.ingress, run.egress, run.ingress.keys, tmp_path)
     before = compiled()
     assert len(before) > 20
     for ingress, egress in zip(layouts(run.ingress, tmp_path), layouts(run.egress, tmp_path), strict=True):
-        analyse(ingress, egress, run.ingress.keys)
+        analyse(ingress, egress, run.ingress.keys, tmp_path)
         assert compiled() == before
 
 

@@ -65,6 +65,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support.layout import for_kernels
 from .._support.state import grown
 from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
@@ -393,7 +394,7 @@ def five_tuple_hashes(known: np.ndarray, flow_id: np.ndarray, keys: FlowKeys | N
     uint32 array
         By ``2 * flow_id + direction``.
     """
-    flow_id = _input(flow_id, "uint32")
+    flow_id = for_kernels(flow_id, "uint32")
     if len(flow_id):
         known = grown(known, 2 * int(flow_id.max()) + 2)
     if keys is None:
@@ -402,7 +403,7 @@ def five_tuple_hashes(known: np.ndarray, flow_id: np.ndarray, keys: FlowKeys | N
         known = grown(known, 2 * int(keys.flow_id.max()) + 2)
         fields = ("flow_id", "ip_version", "protocol", "sport", "dport", "src", "dst")
         types = ("uint32", "uint8", "uint8", "uint16", "uint16", "uint8", "uint8")
-        who = (_input(getattr(keys, name), dtype) for name, dtype in zip(fields, types, strict=True))
+        who = (for_kernels(getattr(keys, name), dtype) for name, dtype in zip(fields, types, strict=True))
         kernels.fingerprints(*who, known)
     return known
 
@@ -569,10 +570,3 @@ def rtt_summary(samples: pd.DataFrame) -> pd.DataFrame:
             "rtt_max_ns": values[ends - 1],
         }
     )
-
-
-def _input(array: np.ndarray, dtype: str) -> np.ndarray:
-    """`array` as kernels take it: read-only, as packets are (:func:`columns_of`)."""
-    view = np.ascontiguousarray(array, dtype).view()
-    view.flags.writeable = False
-    return view

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.kernels import kernel
+from .._support.layout import for_kernels
 from ..capture.keys import check_keys
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
@@ -247,7 +248,7 @@ class CountMinSketch:
         """
         keys = self._keys(keys)
         amounts = np.ones(len(keys), np.int64) if amounts is None else _whole("amounts", amounts)
-        amounts = amounts.astype(np.int64, copy=False)
+        amounts = for_kernels(amounts, np.int64)
         if len(amounts) != len(keys):
             raise ParameterError(f"amounts has {len(amounts)} values, expected one per key: {len(keys)}")
         estimates = np.empty(len(keys), np.int64)
@@ -275,7 +276,7 @@ class CountMinSketch:
         return self._table.copy()
 
     def _keys(self, keys: np.ndarray) -> np.ndarray:
-        keys = _whole("keys", keys).astype(np.uint64, copy=False)
+        keys = for_kernels(_whole("keys", keys), np.uint64)
         if self.hash == "crc" and len(keys) and keys.max() >= 1 << 32:
             raise ParameterError("keys: expected at most 32 bits with hash 'crc'")
         return keys

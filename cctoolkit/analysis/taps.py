@@ -15,9 +15,10 @@ import numpy as np
 from .. import schema
 from .._support.arguments import floats
 from .._support.kernels import kernel
+from .._support.layout import same_layout
 from .._support.state import grown
 from ..capture.keys import FlowKeys
-from ..capture.model import Capture, columns_of, same_layout
+from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
 from .tap_comparison import TapComparer
 from .tap_identity import FlowNames, segment_identity

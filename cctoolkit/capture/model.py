@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._support.layout import same_layout
 from .._support.words import few, format_utc
 from ..errors import ParameterError, SchemaError
 from ..schema import SACKS, arrays, check_columns, write_parquet
@@ -251,12 +252,3 @@ def columns_of(source: Capture | pd.DataFrame | dict[str, np.ndarray]) -> dict[s
         )
     check_columns(source, "packets")
     return same_layout(source)
-
-
-def same_layout(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays as :func:`columns_of` returns them; copied only where they are not contiguous or not aligned."""
-    alike = {}
-    for name, column in columns.items():
-        alike[name] = np.require(column, requirements=["C_CONTIGUOUS", "ALIGNED"]).view()
-        alike[name].flags.writeable = False
-    return alike

@@ -42,6 +42,7 @@ import pandas as pd
 
 from .._support.atomic import replacing
 from .._support.kernels import kernel
+from .._support.layout import for_kernels
 from .._support.version import __version__
 from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS
@@ -441,7 +442,7 @@ def _arrays(table: Any, schema: Mapping[str, str], name: str) -> list[np.ndarray
             )
         if values.dtype != dtype and not np.can_cast(values.dtype, dtype, "safe") and values.size:
             raise SchemaError(f"{name} table: column {column!r} is {values.dtype}, expected {dtype}")
-        out.append(np.ascontiguousarray(values, dtype=dtype))
+        out.append(for_kernels(values, dtype))
     if len({len(column) for column in out}) > 1:
         raise SchemaError(f"{name} table: columns have different lengths")
     return out
@@ -618,22 +619,25 @@ class PcapWriter:
             raise SchemaError(f"sacks table: a block belongs to a packet outside the {n} of the table")
         if np.any(s_packet[1:] < s_packet[:-1]):
             order = np.argsort(s_packet, kind="stable")
-            s_packet, s_left, s_right = s_packet[order], s_left[order], s_right[order]
+            s_packet, s_left, s_right = (for_kernels(part[order]) for part in (s_packet, s_left, s_right))
 
         ids = np.asarray(keys.flow_id, np.int64)
         first_flow = int(ids.min()) if ids.size else 0
         key_of_flow = np.zeros(int(ids.max()) - first_flow + 1 if ids.size else 0, np.uint32)
         key_of_flow[ids - first_flow] = np.arange(1, ids.size + 1)
-        key_arrays = (
-            np.ascontiguousarray(keys.ip_version, np.uint8),
-            np.ascontiguousarray(keys.protocol, np.uint8),
-            np.ascontiguousarray(keys.sport, np.uint16),
-            np.ascontiguousarray(keys.dport, np.uint16),
-            np.ascontiguousarray(keys.src, np.uint8),
-            np.ascontiguousarray(keys.dst, np.uint8),
-            np.ascontiguousarray(keys.mss, np.uint16),
-            np.ascontiguousarray(keys.window_scale, np.uint8),
-            np.ascontiguousarray(keys.sack_permitted, np.bool_),
+        key_arrays = tuple(
+            for_kernels(values, dtype)
+            for values, dtype in (
+                (keys.ip_version, np.uint8),
+                (keys.protocol, np.uint8),
+                (keys.sport, np.uint16),
+                (keys.dport, np.uint16),
+                (keys.src, np.uint8),
+                (keys.dst, np.uint8),
+                (keys.mss, np.uint16),
+                (keys.window_scale, np.uint8),
+                (keys.sack_permitted, np.bool_),
+            )
         )
         row = sack = 0
         unknown = False

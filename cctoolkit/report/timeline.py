@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .._support.kernels import kernel
+from .._support.layout import same_layout
 from .._support.state import grown
 
 if TYPE_CHECKING:
@@ -375,6 +376,7 @@ class Timeline:
 
         `rtt` is the result of :meth:`cctoolkit.analysis.rtt.RttPairing.update` for the same packets.
         """
+        columns, rtt = same_layout(columns), same_layout(rtt)
         ts = columns["ts_ns"]
         if not len(ts):
             return
