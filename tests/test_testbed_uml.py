@@ -487,7 +487,7 @@ def test_iperf3_instead(tmp_path):
     flows = [
         cct.Flow("cubic", rtt_ms=20),
         cct.Flow("udp", rate_mbps=3),
-        cct.Flow("bbr", start_s=1, bytes=500_000),
+        cct.Flow("bbr", start_s=1, bytes=100_000),
     ]
     run = run_testbed(scenario(*flows, duration_s=2), tmp_path / "run", iperf3=True)
     assert run.labels.cca.tolist() == ["cubic", "", "bbr"] and run.labels.sport.tolist() == [
@@ -513,6 +513,15 @@ def test_iperf3_instead(tmp_path):
             run_testbed(scenario(flow), tmp_path / "other", iperf3=True)
     with pytest.raises(ParameterError, match="iperf3: requires backend uml"):
         run_testbed(scenario(), tmp_path / "other", backend="netns", iperf3=True)
+
+
+@pytest.mark.slow
+def test_iperf3_has_no_series_of_udp(tmp_path):
+    if shutil.which("iperf3", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
+        pytest.skip("needs iperf3")
+    run = run_testbed(scenario(cct.Flow("udp", rate_mbps=3), duration_s=1), tmp_path / "run", iperf3=True)
+    assert run.flow_series.empty and run.flows.received_packets[0] > 200
+    assert cct.load_run(tmp_path / "run").flow_series.dtypes.equals(run.flow_series.dtypes)
 
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------------

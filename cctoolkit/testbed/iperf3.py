@@ -91,11 +91,11 @@ def iperf3_results(raw: Path, plan: Plan, results: TrafficResults) -> TrafficRes
             raise TestbedError(f"flow {flow.index}: iperf3's report is damaged") from None
     table = pd.DataFrame(flows)
     numbers = [name for name in table if name not in ("index", "cca", "error")]
-    empty = pd.DataFrame(columns=results.series.columns)
-    return results._replace(
-        flows=table.astype(dict.fromkeys(numbers, "Int64")),
-        series=pd.DataFrame(series, columns=empty.columns).sort_values(["ts_ns", "index"], ignore_index=True),
-    )
+    sampled = results.series.iloc[:0]  # iperf3 says nothing of the state of UDP
+    if series:
+        sampled = pd.DataFrame(series, columns=sampled.columns)
+        sampled = sampled.sort_values(["ts_ns", "index"], ignore_index=True)
+    return results._replace(flows=table.astype(dict.fromkeys(numbers, "Int64")), series=sampled)
 
 
 def _flow(flow: TrafficFlow, report: dict[str, Any], start_ns: int) -> dict[str, Any]:
