@@ -158,7 +158,7 @@ from cctoolkit import identify
 torch.set_num_threads(1)  # such small networks gain nothing from more threads
 
 scratch = Path(tempfile.mkdtemp(prefix="dragonfly-"))
-RUNS, SECONDS, PER_FLOW = (10, 6, 4) if FAST else (60, 20, 6)
+RUNS, SECONDS, PER_FLOW = (10, 6, 3) if FAST else (60, 20, 6)
 dataset = identify.build_dataset(
     dragonfly.jobs(RUNS, SECONDS, background=(0, 15) if FAST else (0, 15, 30, 60, 75)),
     scratch / "paper",
