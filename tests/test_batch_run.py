@@ -21,6 +21,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from test_batch import MIXED, ROOT, SETTINGS, ByRate, Tight, compute, contents
+from tools import alive
 
 import cctoolkit as cct
 from cctoolkit import cli
@@ -256,12 +257,6 @@ if __name__ == "__main__":
     assert not done.failed
     print(len(done.computed), len(done.present))
 """
-
-
-def alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 @slow

@@ -399,9 +399,8 @@ def test_a_switch_that_comes_back_is_set_up_again(fake: FakeSwitch, caplog: pyte
     fake.packet("in", 40 * MS, BACK)  # its clock began anew
     reading = tap.read()
     fake.packet("in", 41 * MS, KEY, 77, 1)
-    fake.packet(
-        "in", (43 + GRACE_SLOTS) * MS, OTHER
-    )  # a slot more: where slots begin is up to this machine's clock
+    # A slot more than it takes: where slots begin is up to this machine's clock
+    fake.packet("in", (43 + GRACE_SLOTS) * MS, OTHER)
     after = tap.read()
     assert reading.missed_until is not None
     assert reading.missed_until >= before.until_slot

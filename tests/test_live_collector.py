@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from live_network import Network, network, why_not
-from tools import need
+from tools import alive, need
 
 import cctoolkit as cct
 from cctoolkit.capture.model import Capture
@@ -307,7 +307,7 @@ def test_random_sampling_takes_about_its_share(net: Network) -> None:
 
 
 @pytest.mark.slow
-def test_flows_come_and_go_while_it_runs(net: Network) -> None:
+def test_flows_come_and_go_while_italive(net: Network) -> None:
     net.sink(5001)
     flows = [send(net, 40000 + i, 2, "10.9.2.1", chunk=3000) for i in range(3)]
     with collector(net) as tap:
@@ -632,13 +632,6 @@ def test_nothing_stays_behind(net: Network, how: str) -> None:
         time.sleep(0.05)
         after = hooks(net), net.command("R", "tc", "qdisc").stdout, sorted(os.listdir("/sys/fs/bpf"))
     assert after == before
-    while _runs(helper) and time.monotonic() < end:
+    while alive(helper) and time.monotonic() < end:
         time.sleep(0.02)
-    assert not _runs(helper)
-
-
-def _runs(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert not alive(helper)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tools import alive
 
 from cctoolkit._support import pool
 from cctoolkit.errors import CCToolkitError
@@ -31,13 +32,6 @@ def eventually(true: Callable[[], bool]) -> bool:
     while not true() and time.monotonic() < end:
         time.sleep(0.05)
     return true()
-
-
-def alive(pid: int) -> bool:
-    """Not a zombie either."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 @pytest.fixture(autouse=True)

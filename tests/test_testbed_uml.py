@@ -480,10 +480,14 @@ def test_a_full_disk_is_named(tmp_path, size):
     assert (done.returncode, done.stderr) == (1, f"cct: {folder}: no space left on this disk\n")
 
 
+needs_iperf3 = pytest.mark.skipif(
+    shutil.which("iperf3", path="/usr/sbin:/usr/bin:/sbin:/bin") is None, reason="needs iperf3"
+)
+
+
 @pytest.mark.slow
+@needs_iperf3
 def test_iperf3_instead(tmp_path):
-    if shutil.which("iperf3", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
-        pytest.skip("needs iperf3")
     flows = [
         cct.Flow("cubic", rtt_ms=20),
         cct.Flow("udp", rate_mbps=3),
@@ -516,9 +520,8 @@ def test_iperf3_instead(tmp_path):
 
 
 @pytest.mark.slow
+@needs_iperf3
 def test_iperf3_has_no_series_of_udp(tmp_path):
-    if shutil.which("iperf3", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
-        pytest.skip("needs iperf3")
     run = run_testbed(scenario(cct.Flow("udp", rate_mbps=3), duration_s=1), tmp_path / "run", iperf3=True)
     assert run.flow_series.empty and run.flows.received_packets[0] > 200
     assert cct.load_run(tmp_path / "run").flow_series.dtypes.equals(run.flow_series.dtypes)

@@ -1,7 +1,8 @@
-"""What tests share: programs that a machine may lack, and what the fast set leaves out."""
+"""What tests share: programs that a machine may lack, what the fast set leaves out, and which processes are alive."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,13 @@ def examples(number: int) -> int:
 def mostly_slow(values: Iterable[Any], quick: Collection[Any]) -> list[Any]:
     """Values for ``parametrize``: all but the quick ones are marked slow."""
     return [pytest.param(value, marks=() if value in quick else pytest.mark.slow) for value in values]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def need(*programs: str) -> None:

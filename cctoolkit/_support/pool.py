@@ -52,7 +52,6 @@ def in_processes(
     pool = _take_idle(workers) or _Pool(workers)
     futures: dict[Future[Any], int] = {}
     waiting = iter(enumerate(jobs))
-    done = False
     try:
         while True:
             for number, arguments in itertools.islice(waiting, 2 * workers - len(futures)):
@@ -68,12 +67,10 @@ def in_processes(
                         "a worker process died (out of memory?); finished jobs are kept, so run it again"
                     )
                 yield futures.pop(future), future
-        done = True
-    finally:
-        if done:
-            _keep_idle(pool)
-        else:
-            pool.end()
+    except BaseException:  # also Ctrl-C, and when the generator is closed
+        pool.end()
+        raise
+    _keep_idle(pool)
 
 
 class _Pool:
@@ -100,12 +97,9 @@ class _Pool:
 
     def is_as_new(self, workers: int) -> bool:
         """Whether new workers would see the same: variables, folder, and code."""
-        now = _module_times()
-        return (
-            self.workers == workers
-            and self._surroundings == _surroundings()
-            and all(now.get(name) == changed for name, changed in self._modules.items())
-        )
+        if self.workers != workers or self._surroundings != _surroundings():
+            return False
+        return self._modules.items() <= _module_times().items()
 
     def forget(self) -> None:
         """In a process forked from the one whose workers these are: hold nothing that keeps them alive."""

@@ -57,9 +57,8 @@ class RunMeter:
         self.long_bytes, self.smoothing_s = int(long_bytes), float(smoothing_s)
         self._before_s = 0.0
         self._counts = self._rates = (np.zeros(0), np.zeros(0))  # received, sent
-        self._kinds: tuple[Any, np.ndarray, np.ndarray | float] | None = (
-            None  # congestion controls, UDP, packet sizes
-        )
+        #: Congestion controls, which flows are UDP, and packet sizes.
+        self._kinds: tuple[Any, np.ndarray, np.ndarray | float] | None = None
 
     def read(self, target: Any) -> pd.DataFrame:
         """Read :data:`METRICS` and ``cca`` of the current flows.
