@@ -24,8 +24,8 @@ _CARRIED_BY = (
     *(
         f"cctoolkit._support.{name}"
         for name in (
-            "atomic", "cache_folder", "csv", "documents", "fingerprint", "kernels", "memory", "parquet", "pool",
-            "terminal", "version", "waiting", "words",
+            "atomic", "cache_folder", "csv", "documents", "fingerprint", "kernels", "layout", "memory", "parquet",
+            "pool", "state", "terminal", "version", "waiting", "words",
         )
     ),
     "cctoolkit.analysis.tap_clocks",  # whether two captures can be compared
