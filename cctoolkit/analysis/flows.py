@@ -223,10 +223,8 @@ class FlowStatistics:
             )
             if row == len(c["flow_id"]):
                 return
-            faults, holes = self._used + 1
-            self._faults = grown(self._faults, int(faults) + 64)
-            rows = len(self._faults) * kernels.HOLES
-            self._holes = grown(self._holes, rows, np.arange(int(holes) * kernels.HOLES))
+            self._faults = grown(self._faults, int(self._used[0]) + 65, moved=True)
+            self._holes = grown(self._holes, len(self._faults) * kernels.HOLES, moved=True)
 
     def _learn_mss(self, keys: FlowKeys) -> None:
         """For each flow, the smaller of the maximum segment sizes announced: the one both sides use."""

@@ -339,7 +339,7 @@ class RttPairing:
     def _make_room(self, flows: int) -> None:
         """Make room for flow ids below `flows`."""
         if self.method == "handshake":
-            self._stage = grown(self._stage, flows)
+            self._stage = grown(self._stage, flows, moved=True)
             self._openings = grown(self._openings, flows, moved=True)
         elif self.method != "data_plane":
             self._senders = grown(self._senders, 2 * flows, moved=True)

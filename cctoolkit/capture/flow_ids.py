@@ -341,7 +341,7 @@ class FlowIds:
         used = int(self._state[0])
         self._records = grown(self._records, used + n, moved=True)
         self._syn_options = grown(self._syn_options, used + n, moved=True)
-        self._touched = grown(self._touched, used + n)
+        self._touched = grown(self._touched, used + n, moved=True)
         if 2 * (used + n) > len(self._index):
             self._rebuild_index(self._live(), 4 * len(self._index))
 

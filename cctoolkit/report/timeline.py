@@ -456,10 +456,10 @@ class Timeline:
         s = self._samples
         entries, pool = 2 * len(s.counts), 2 * len(s.pool)
         self._samples = s._replace(
-            counts=grown(s.counts, entries),
-            minimum=grown(s.minimum, entries),
-            start=grown(s.start, entries),
-            pool=grown(s.pool, pool),
+            counts=grown(s.counts, entries, moved=True),
+            minimum=grown(s.minimum, entries, moved=True),
+            start=grown(s.start, entries, moved=True),
+            pool=grown(s.pool, pool, moved=True),
         )
 
     @property
