@@ -159,6 +159,8 @@ def read_tshark_fields(
     flags = _flags(cells, seq, ack, payload, has_ack)
     if seq_field == "tcp.seq" and (is_tcp & (flags & _SYN > 0) & (seq == 0)).any():
         notes.append("sequence numbers are relative: each direction begins at 0")
+    if not cells.first_of("ip.dsfield", "ip.dsfield.ecn", "ipv6.tclass"):
+        notes.append("no ip.dsfield: marks (ECN) are not known, and count as none")
     tos, _ = cells.integers("ip.dsfield", "ipv6.tclass", most=255)
     ecn, dscp = (cells.integers(f"ip.dsfield.{part}", most=63)[0] for part in ("ecn", "dscp"))
     tsval, has_tsval = cells.integers("tcp.options.timestamp.tsval", most=_U32)
