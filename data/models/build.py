@@ -55,15 +55,16 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "hard-test": (lambda: hard(54, part="test"), "uml", 3),
     "world": (lambda: world(360), "uml", 6),
     "world-every": (lambda: world(360, 2, ccas=(*KERNEL_CCAS, "prague")), "uml", 6),
-    "every-world": (lambda: world(84, 3, ccas=KERNEL_CCAS), "uml", 6),
+    "every-world": (lambda: world(660, 3, ccas=KERNEL_CCAS), "uml", 6),
     "few": (lambda: every_cca(120, 902, ccas=PAPER_CCAS), "uml", 6),
     "every": (lambda: every_cca(1220), "uml", 6),
-    "every-test": (lambda: every_cca(31, 903), "uml", 6),
+    "every-more": (lambda: every_cca(120, 904), "uml", 6),
+    "every-test": (lambda: every_cca(60, 903), "uml", 6),
     "sim-paper": (lambda: paper(1300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
     "sim-world": (lambda: world(700, 101), "simulator", 6),
     "sim-world-every": (lambda: world(300, 102, ccas=SIMULATOR_CCAS), "simulator", 6),
-    "sim-every-world": (lambda: world(44, 103, ccas=SIMULATOR_CCAS), "simulator", 6),
+    "sim-every-world": (lambda: world(330, 103, ccas=SIMULATOR_CCAS), "simulator", 6),
     "sim-few": (lambda: every_cca(400, 901, ccas=PAPER_CCAS), "simulator", 6),
     "sim-crowd": (lambda: paper(300, 104), "simulator", 3),
     "sim-every": (lambda: every_cca(540, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
@@ -106,11 +107,13 @@ EVERY = ("every", "sim-every", "sim-hard", "sim-crowd")
 #: Its network is wider, for it has more classes.
 WIDTHS = (64, 96, 128)
 LEFT_OUT = ("vegas", "htcp", "illinois", "westwood")
-#: Windows of each flow of the world with all congestion controls, whose runs are fewer.
+#: Windows of each flow in the second step of `every-cca`.
 EVERY_LENGTHS = {30: 1, 100: 4, 300: 3, 1000: 6, 3000: 3, 10_000: 4}
 EVERY_TESTED_MS = (100, 1000, 10_000)
 #: Settings of the world for all congestion controls.
 EVERY_WORLD = ("every-world", "sim-every-world")
+#: Runs like those of its first step, so that they are not forgotten.
+EVERY_AGAIN = ("every-more",)
 #: Datasets of which each fourth run is for testing.
 SPLIT = ("paper", "every", *EVERY_WORLD)
 
@@ -559,22 +562,23 @@ def every_home_folder(work: Work) -> Path:
 def every(work: Work) -> None:
     """The same, having seen the world."""
     parts = []
-    for name in EVERY_WORLD:
-        trained = nameable(work, name, testing=False)
+    for name in (*EVERY_WORLD, *EVERY_AGAIN):
+        trained = nameable(work, name, testing=False) if name in EVERY_WORLD else work.dataset(name)
         for ms, per_flow in EVERY_LENGTHS.items():
             w = work.kept(f"{name}-{len(trained)}", trained, ms, "views", per_flow)
             w.X, w.y = w.X.astype(np.float16), grouped(w.y, ALIKE)
             parts.append(w)
-    before = {"pretrained": every_home_folder(work), "keep": 0.4, "widths": WIDTHS, "alike": BEHAVIOUR}
-    model = train(work, parts, work.seed, epochs=5, learning_rate=4e-4, **before)
-    runs = {d: len(work.dataset(d)) for d in (*EVERY_WORLD, "every-test")}
+    before = {"pretrained": every_home_folder(work), "widths": WIDTHS, "alike": BEHAVIOUR}
+    model = train(work, parts, work.seed, epochs=6, learning_rate=6e-4, **before)
+    runs = {d: len(work.dataset(d)) for d in (*EVERY_WORLD, *EVERY_AGAIN, "every-test")}
     data = (
         f"{identify.load(every_home_folder(work)).about['data']} Training went on with widely mixed settings (5-300 "
         "Mbit/s, 5-200 ms, 0.1-6 BDP; loss, jitter, variable rates, six AQMs, cross traffic, segments of 536 to 8948 "
         f"bytes, ECN, receivers that acknowledge every segment): {runs['every-world']} runs on real Linux and "
-        f"{runs['sim-every-world']} simulated ones, each fourth of them for testing (`world`). The other tests are on "
-        f"real Linux, with settings like those of the first training: {runs['every-test']} runs of all the kernel's "
-        f"congestion controls (`home`) and {HOME_RUNS} of the benchmark's part `home` (Reno, CUBIC and BBR). BBRv2, "
+        f"{runs['sim-every-world']} simulated ones, each fourth of them for testing (`world`); and with "
+        f"{runs['every-more']} new real runs like those of the first training. The other tests are on real Linux, with "
+        f"settings like those of the first training: {runs['every-test']} runs of all the kernel's congestion controls "
+        f"(`home`) and {HOME_RUNS} of the benchmark's part `home` (Reno, CUBIC and BBR). BBRv2, "
         "BBRv3 and Prague, which the kernel lacks, are tested on simulated runs."
     )
     limits = (
@@ -583,7 +587,11 @@ def every(work: Work) -> None:
     )
     save(model, MODELS / "every-cca", data=data, limits=limits, step="every-cca")
     write_runs(
-        work, MODELS / "every-cca", EVERY_WORLD, ["every-test"], before=identify.load(every_home_folder(work))
+        work,
+        MODELS / "every-cca",
+        (*EVERY_WORLD, *EVERY_AGAIN),
+        ["every-test"],
+        before=identify.load(every_home_folder(work)),
     )
     every_scores(work)
 
