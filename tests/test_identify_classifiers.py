@@ -586,6 +586,28 @@ def test_the_fewer_others_are_expected_the_more_probable_are_names():
     assert model.predict_proba(windows)[:, 1].mean() == pytest.approx(0.1, abs=0.07)
 
 
+def test_doubted_names_need_more_evidence():
+    """As much as needed: what is something else gets such a name no more often than asked for."""
+    windows = samples.windows(VIEW_INPUTS)
+    model = unfitted("ours", epochs=3, lose=0.0).fit([windows])
+    others = windows.take(windows.y == "reno")
+    others.y[:] = "vegas"
+    before = model.predict_proba(windows)
+    assert list(model.classes_) == ["bbr", "reno"] and (model.predict(others) == "reno").mean() > 0.6
+    assert model.doubt(others, ["reno"], share=1.0) is model
+    np.testing.assert_array_equal(model.predict_proba(windows), before)
+    model.doubt([others], ["reno"], share=0.5)
+    assert (model.predict(others) == "reno").mean() <= 0.5
+    once = model.predict_proba(windows)
+    assert (once[:, 1] < before[:, 1]).all()
+    model.doubt([others], ["reno"], share=0.5)  # not twice
+    np.testing.assert_array_equal(model.predict_proba(windows), once)
+    with pytest.raises(ParameterError, match="ccas: vegas is none of the classes bbr, reno"):
+        model.doubt(others, ["vegas"])
+    with pytest.raises(ParameterError, match="X: has windows of bbr"):
+        model.doubt(windows, ["bbr"])
+
+
 def test_summaries_are_so_many_numbers_whatever_the_length():
     for slots in (10, 300):
         X = np.random.default_rng(1).poisson(1000, (4, slots, 5))

@@ -656,11 +656,70 @@ class CCAClassifier(_NetworkClassifier):
         self._calibrate(np.concatenate(scores), np.concatenate(numbers), np.concatenate(slots), other_share)
         return self
 
+    def doubt(
+        self, X: Windows | Sequence[Windows], ccas: Sequence[str], share: float = 0.02
+    ) -> CCAClassifier:
+        """Ask for more evidence before certain names, such as those that only simulated runs had in training.
+
+        Parameters
+        ----------
+        X : Windows, or several of different lengths
+            Of other congestion controls, from runs not trained on; of :data:`~.inputs.VIEW_INPUTS`, not views.
+        ccas : sequence of str
+            The classes whose scores are lowered, all by the same amount (in their last weights).
+        share : float
+            Of the windows of each length, at most this share may get one of these names afterwards.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError
+            One of `ccas` is not a class of its own, or `X` has windows of one.
+
+        Notes
+        -----
+        The scores are lowered by the least amount that suffices, to within a tenth, and by at most 5. That is a lower
+        prior probability of these classes (Saerens et al., Neural Computation 14, 2002). Temperatures and thresholds
+        stay.
+        """
+        check_is_fitted(self, "network_")
+        parts = [X] if isinstance(X, Windows) else list(X)
+        for cca in ccas:
+            if cca not in self.learnt_ or cca not in self.classes_:
+                raise ParameterError(f"ccas: {cca} is none of the classes {', '.join(self.classes_)}")
+            if any((part.y == cca).any() for part in parts):
+                raise ParameterError(f"X: has windows of {cca}")
+        doubted = np.isin(self.learnt_, ccas)
+
+        def suffices(amount: float) -> bool:
+            self._shift(doubted, -amount)
+            try:
+                return all(np.isin(self.predict(part), ccas).mean() <= share for part in parts)
+            finally:
+                self._shift(doubted, amount)
+
+        low, high = 0.0, 5.0
+        if suffices(low):
+            return self
+        while high - low > 0.1:
+            middle = (low + high) / 2
+            low, high = (low, middle) if suffices(middle) else (middle, high)
+        self._shift(doubted, -high)
+        return self
+
+    def _shift(self, these: np.ndarray, amount: float) -> None:
+        """Add to the scores of classes, in the network's last weights."""
+        import torch
+
+        with torch.no_grad():
+            self.network_.scores.bias[: len(these)][torch.from_numpy(these)] += float(amount)
+
     def _calibrate(
         self, scores: np.ndarray, numbers: np.ndarray, slots: np.ndarray, other_share: float | None
     ) -> None:
-        import torch
-
         is_other = self.learnt_ == self.other
         shares = np.full(len(self.learnt_), 1 / len(self.learnt_))
         if other_share is not None:
@@ -675,8 +734,7 @@ class CCAClassifier(_NetworkClassifier):
         weights = (shares / counts)[numbers]
         lengths, row = np.unique(slots, return_inverse=True)
         offset, temperatures = _calibrated(scores, numbers, weights, row, is_other)
-        with torch.no_grad():
-            self.network_.scores.bias[torch.from_numpy(is_other)] += float(offset)
+        self._shift(is_other, offset)
         self.temperature_ = np.stack([lengths, temperatures], axis=1)
         ready = softmax((scores + offset * is_other) / temperatures[row][:, None])
         self._learn_thresholds(slots, together(ready, self.learnt_, self.alike), numbers)
