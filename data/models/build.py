@@ -577,7 +577,7 @@ def every(work: Work) -> None:
     model.doubt(
         [work.kept(f"bbr-world-{len(shown)}", shown, ms, VIEW_INPUTS, 3) for ms in EVERY_TESTED_MS],
         LATER_BBRS,
-        share=0.01,
+        share=0.02,
     )
     runs = {d: len(work.dataset(d)) for d in (*EVERY_WORLD, *EVERY_AGAIN, "bbr-world", "every-test")}
     data = (
@@ -586,7 +586,7 @@ def every(work: Work) -> None:
         f"bytes, ECN, receivers that acknowledge every segment): {runs['every-world']} runs on real Linux and "
         f"{runs['sim-every-world']} simulated ones, each fourth of them for testing (`world`); and with "
         f"{runs['every-more']} new real runs like those of the first training. BBRv2 and BBRv3, which only simulated "
-        "runs have, need more evidence than BBR: so much that BBR is called either in at most 1 % of its windows in "
+        "runs have, need more evidence than BBR: so much that BBR is called either in at most 2 % of its windows in "
         f"{runs['bbr-world']} more real runs. The other tests are on real Linux, with settings like those of the first "
         f"training: {runs['every-test']} runs of all the kernel's congestion controls (`home`) and {HOME_RUNS} of the "
         "benchmark's part `home` (Reno, CUBIC and BBR). BBRv2, "
