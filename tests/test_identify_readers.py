@@ -433,7 +433,13 @@ def test_what_is_not_exported(tmp_path):
     slots = cct.compute_slots(found, slot_ms=1000)
     assert slots.bytes_in_flight.isna().all() and slots.in_bytes.tolist() == [500, 500]
     notes = " / ".join(found.meta.notes)
-    for note in ("no tcp.ack", "no tcp.flags", "no ip.dsfield", "address of 4 segments is not known", "no frame.len"):
+    for note in (
+        "no tcp.ack",
+        "no tcp.flags",
+        "no ip.dsfield",
+        "address of 4 segments is not known",
+        "no frame.len",
+    ):
         assert note in notes
 
 

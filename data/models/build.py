@@ -3,8 +3,8 @@
 
     build.py [STEP…] [--work DIR] [--seed N]
 
-Steps, each of which takes up what is there of the one before: ``data`` (some 2500 runs on the testbed's kernel in
-virtual time and 3700 simulations: five to six core-hours), ``home`` (settings drawn like those of the paper), ``cca``
+Steps, each of which takes up what is there of the one before: ``data`` (some 3300 runs on the testbed's kernel in
+virtual time and 4100 simulations: six to seven core-hours), ``home`` (settings drawn like those of the paper), ``cca``
 (once a seed: goes on from there with the settings of the world; ``cca-scores`` without training), ``families`` (the
 same without one family at a time, tested on it), ``feature-sets``, ``every-home``, ``every-cca`` (goes on from there
 with the settings of the world; ``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
