@@ -307,7 +307,7 @@ def test_random_sampling_takes_about_its_share(net: Network) -> None:
 
 
 @pytest.mark.slow
-def test_flows_come_and_go_while_italive(net: Network) -> None:
+def test_flows_come_and_go_while_it_runs(net: Network) -> None:
     net.sink(5001)
     flows = [send(net, 40000 + i, 2, "10.9.2.1", chunk=3000) for i in range(3)]
     with collector(net) as tap:

@@ -22,7 +22,7 @@ __all__ = ["aligned_zeros", "grown", "release"]
 _ALIGNMENT_BYTES = 128  # two cache lines: processors fetch them in pairs
 _LARGE_BYTES = 1 << 23  # such an array has a mapping of its own
 _LARGE_PAGE_BYTES = 1 << 21
-_BLOCK_BYTES = 1 << 22  # copied at once; a multiple of the large pages of most systems
+_BLOCK_BYTES = 1 << 22  # copied or moved at once; a multiple of the large pages of most systems
 _MOVE = 1 | 2 | 4  # MREMAP_MAYMOVE, MREMAP_FIXED, MREMAP_DONTUNMAP (Linux 5.7) of mremap(2)
 
 
@@ -83,9 +83,9 @@ def grown(
     if not array.flags.c_contiguous or array.nbytes < _LARGE_BYTES:
         larger[: len(array)] = array
         return larger
-    source, target = (part.reshape(-1).view(np.uint8) for part in (array, larger))
+    source, target = (part.reshape(-1).view(np.uint8) for part in (array, larger[: len(array)]))
     for start in range(0, len(source), _BLOCK_BYTES):
-        block, place = (part[start : start + _BLOCK_BYTES] for part in (source, target[: len(source)]))
+        block, place = (part[start : start + _BLOCK_BYTES] for part in (source, target))
         if moved and len(block) == _BLOCK_BYTES and _move_pages(block, place):
             continue
         if block.any():

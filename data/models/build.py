@@ -113,10 +113,10 @@ EVERY_LENGTHS = {30: 1, 100: 4, 300: 3, 1000: 6, 3000: 3, 10_000: 4}
 EVERY_TESTED_MS = (100, 1000, 10_000)
 #: Settings of the world for all congestion controls.
 EVERY_WORLD = ("every-world", "sim-every-world")
-#: Versions of BBR of which it has simulated runs only: real BBR in an unusual network must not be taken for them.
-LATER_BBRS = ("bbr2", "bbr3")
 #: Runs like those of its first step, so that they are not forgotten.
 EVERY_AGAIN = ("every-more",)
+#: Versions of BBR of which it has simulated runs only: real BBR in an unusual network must not be taken for them.
+LATER_BBRS = ("bbr2", "bbr3")
 #: Datasets of which each fourth run is for testing.
 SPLIT = ("paper", "every", *EVERY_WORLD)
 
@@ -225,9 +225,13 @@ class Work:
         return Windows.load(path)
 
     def shown(self, name: str, *, kept_back: bool) -> SlotDataset:
-        """Flows of the world that show their congestion control."""
-        data = self.with_limits(name).where(f"limited_by in {NAMEABLE}")
+        """Flows of the world that show their congestion control, of the runs kept back or of the others."""
+        data = self.nameable(name)
         return data.where([run for run in data.runs if (name in CALIBRATED and seventh(run)) == kept_back])
+
+    def nameable(self, name: str) -> SlotDataset:
+        """Flows of a dataset that show their congestion control."""
+        return self.with_limits(name).where(f"limited_by in {NAMEABLE}")
 
     def with_limits(self, name: str) -> SlotDataset:
         """A dataset with what limits each flow."""
@@ -573,7 +577,7 @@ def every(work: Work) -> None:
             parts.append(w)
     before = {"pretrained": every_home_folder(work), "widths": WIDTHS, "alike": BEHAVIOUR}
     model = train(work, parts, work.seed, epochs=6, learning_rate=6e-4, **before)
-    shown = work.with_limits("bbr-world").where(f"limited_by in {NAMEABLE}").where("cca == 'bbr'")
+    shown = work.nameable("bbr-world").where("cca == 'bbr'")
     model.doubt(
         [work.kept(f"bbr-world-{len(shown)}", shown, ms, VIEW_INPUTS, 3) for ms in EVERY_TESTED_MS],
         LATER_BBRS,
@@ -609,7 +613,7 @@ def every(work: Work) -> None:
 
 def nameable(work: Work, name: str, *, testing: bool) -> SlotDataset:
     """Flows that show their congestion control, of the runs for testing or of the others."""
-    data = work.with_limits(name).where(f"limited_by in {NAMEABLE}")
+    data = work.nameable(name)
     return data.where([run for run in data.runs if fourth(run) == testing])
 
 
