@@ -399,7 +399,7 @@ def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda n, *more: None if n == "kaleido" else found(n, *more)
     )
-    monkeypatch.setattr(dragonfly.tables, "DROPPED_PERCENT", (0, 99))
+    monkeypatch.setattr(dragonfly.cases, "DROPPED_PERCENT", (0, 99))
     out = tmp_path / "out"
     command = [
         "experiment", "dragonfly", "-o", str(out), "--data", str(dataset.path), "--runs", "4", "--seconds", "3",
@@ -427,6 +427,43 @@ def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.Monk
     windows = pq.read_table(out / "windows.parquet").to_pandas()
     assert windows.classifier.tolist() == list(dragonfly.CLASSIFIERS)
     assert windows.f1.between(0, 1).all()
+
+
+@pytest.mark.slow
+def test_finished_cases_are_kept_and_several_at_a_time_change_nothing(
+    tmp_path: Path, dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tables(folder: Path, **options) -> dict[str, pd.DataFrame]:
+        experiment("dragonfly")(
+            tmp_path / folder,
+            data=dataset.path,
+            only=["windows", "splits"],
+            epochs=1,
+            seeds=1,
+            per_flow=2,
+            **options,
+        )
+        return {p.stem: pd.read_parquet(p) for p in sorted((tmp_path / folder).glob("*.parquet"))}
+
+    lengths = [100.0, 300.0, 60_000.0]  # no flow has a minute
+    alone = tables("alone", windows_ms=lengths, workers=1)
+    beside = tables("beside", windows_ms=lengths, workers=2)
+    assert list(alone) == list(beside)
+    assert alone["windows"].window_ms.tolist() == [100.0] * 4 + [300.0] * 4
+    for name, table in alone.items():
+        pd.testing.assert_frame_equal(table, beside[name])
+
+    trained = []
+    train = dragonfly.Training.classifier
+    monkeypatch.setattr(
+        dragonfly.Training, "classifier", lambda self, *which: trained.append(which) or train(self, *which)
+    )
+    again = tables("alone", windows_ms=lengths, workers=1)
+    assert not trained
+    for name, table in alone.items():
+        pd.testing.assert_frame_equal(table, again[name])
+    tables("alone", windows_ms=[100.0, 300.0, 400.0], workers=1)
+    assert len({name for name, _ in trained}) == 4 and len(trained) > 4  # the new length, and splits of it
 
 
 # ---- the authors' session --------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def _commit() -> str | None:
 
 
 def machine() -> str:
-    """Processor, cores, operating system and Python."""
+    """Processor, cores, NVIDIA GPUs, operating system and Python."""
     processor = platform.processor() or platform.machine()
     path = Path("/proc/cpuinfo")
     if path.is_file():
@@ -69,4 +69,12 @@ def machine() -> str:
         processor = found[1] if found else processor
     system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
     n = cores()
-    return f"{processor}, {n} core{'s' * (n > 1)}, {system}, Python {platform.python_version()}"
+    parts = [processor, f"{n} core{'s' * (n > 1)}", *_gpus(), system, f"Python {platform.python_version()}"]
+    return ", ".join(parts)
+
+
+def _gpus() -> list[str]:
+    """Names of NVIDIA GPUs, from their driver."""
+    files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    found = [re.search(r"^Model:\s*(.+)$", file.read_text(encoding="utf-8"), re.M) for file in files]
+    return [model[1].strip() for model in found if model]

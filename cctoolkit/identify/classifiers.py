@@ -214,16 +214,28 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _outputs(self, X: _Windows) -> np.ndarray:
         """Outputs of the network for windows, scores first."""
-        import torch
-
         check_is_fitted(self, "network_")
         if isinstance(X, Windows):
             self._check_names(X)
         counted, _ = _checked(X, None, self._inputs())
         self._check_shape(counted)
-        ready = torch.from_numpy(self._prepared(counted))
-        with torch.inference_mode():
-            return torch.cat([self.network_(part) for part in ready.split(self._at_once(ready))]).numpy()
+        return self._through(self._prepared(counted))
+
+    def _through(self, ready: np.ndarray) -> np.ndarray:
+        """Outputs of the network for prepared windows, on the device that it is trained on."""
+        import torch
+
+        from .training import device_named
+
+        device = device_named(self.device)
+        windows = torch.from_numpy(ready)
+        self.network_.to(device)
+        try:
+            with torch.inference_mode():
+                parts = windows.split(self._at_once(windows))
+                return torch.cat([self.network_(part.to(device).float()).cpu() for part in parts]).numpy()
+        finally:
+            self.network_.to("cpu")
 
     def _check_shape(self, X: np.ndarray) -> None:
         if X.shape[1:] != self.shape_in_:
@@ -740,11 +752,7 @@ class CCAClassifier(_NetworkClassifier):
         self._learn_thresholds(slots, together(ready, self.learnt_, self.alike), numbers)
 
     def _scores(self, ready: np.ndarray) -> np.ndarray:
-        import torch
-
-        with torch.inference_mode():
-            parts = [self.network_(part.float()) for part in torch.from_numpy(ready).split(self._AT_ONCE)]
-        return torch.cat(parts).numpy()[:, : len(self.learnt_)]
+        return self._through(ready)[:, : len(self.learnt_)]
 
     def _probabilities(self, X: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         scores = self._scores(scale_views(X)) / np.reshape(temperature, (-1, 1))

@@ -26,7 +26,7 @@ from .._support.atomic import replacing
 from .._support.waiting import progress_bar
 from ..errors import ParameterError
 
-__all__ = ["Recipe", "train_network"]
+__all__ = ["Recipe", "device_named", "train_network"]
 
 #: Scores and targets to a loss.
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -132,7 +132,7 @@ def train_network(
     ParameterError
         The checkpoint belongs to another training.
     """
-    device = _device(recipe.device)
+    device = device_named(recipe.device)
     mixed = device.type == "cuda"
     network.to(device)
     inputs, targets = torch.from_numpy(X), torch.from_numpy(np.asarray(y, np.int64))
@@ -141,7 +141,7 @@ def train_network(
     learnt = torch.arange(len(X)) if rows is None else torch.from_numpy(rows)
     steps = -(-len(learnt) // recipe.batch)
     optimiser = torch.optim.AdamW(
-        network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay
+        network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay, fused=mixed or None
     )
     scheduler: Any
     if recipe.schedule == "step":
@@ -162,7 +162,9 @@ def train_network(
     with bar:
         while state.epoch < recipe.epochs and not _converged(state, recipe):
             network.train()
-            total = 0.0
+            total = torch.zeros(
+                (), dtype=torch.float64, device=device
+            )  # read once an epoch: a GPU works ahead
             for places in torch.randperm(len(learnt), generator=generator).split(recipe.batch):
                 if len(places) < 2 <= len(learnt):
                     continue  # batch normalisation needs two
@@ -178,10 +180,10 @@ def train_network(
                 scaler.update()
                 if recipe.schedule == "one_cycle":
                     scheduler.step()
-                total += value.item() * len(places)
+                total += value.detach().double() * len(places)
             if recipe.schedule == "step":
                 scheduler.step()
-            _finish_epoch(state, network, total / len(learnt), loss, validation, after_epoch, device)
+            _finish_epoch(state, network, total.item() / len(learnt), loss, validation, after_epoch, device)
             bar.update()
             bar.set_postfix(loss=f"{state.history[-1]['loss']:.3f}")
             if path is not None:
@@ -194,7 +196,14 @@ def train_network(
     return state.history
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
+    """A device by torch's name; ``"auto"``: a GPU if there is one.
+
+    Raises
+    ------
+    ParameterError
+        There is no such device.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -337,6 +337,7 @@ def cut_windows(
     per_flow: int = 1,
     seed: int = 0,
     ccas: Sequence[str] | None = None,
+    behaviour: bool = True,
 ) -> Windows:
     """Cut windows at random positions of every labelled flow.
 
@@ -355,6 +356,9 @@ def cut_windows(
         long `inputs` are known.
     ccas : sequence of str, optional
         Only flows of these congestion controls.
+    behaviour : bool
+        Add ``as_reno`` and ``as_cubic`` to the table, if the recordings have the senders' states. Half the time of
+        cutting.
 
     Returns
     -------
@@ -363,8 +367,8 @@ def cut_windows(
         all 0 are kept, such as CBIQ with an empty queue, or CBIQ and throughput while only lost data are
         retransmitted: not building a queue is informative, a classifier in use meets such windows, feature sets are
         compared on the same windows, and the paper leaves none out (section III-E). The table also has ``window_ms``
-        and, if the recordings have the senders' states, ``as_reno`` and ``as_cubic``: whether Reno's and CUBIC's
-        windows would have moved as the sender's did (:mod:`~cctoolkit.identify.behaviour`).
+        and, with `behaviour`, ``as_reno`` and ``as_cubic``: whether Reno's and CUBIC's windows would have moved as the
+        sender's did (:mod:`~cctoolkit.identify.behaviour`).
 
     Raises
     ------
@@ -403,7 +407,8 @@ def cut_windows(
         labels: dict[int, dict[str, Any]] = {
             row["flow_id"]: {str(k): v for k, v in row.items()} for row in known.to_dict("records")
         }
-        behaviour = {} if recording.states is None else behaviours(recording.states, slot_ms)
+        states = recording.states if behaviour else None
+        moves = {} if states is None else behaviours(states, slot_ms)
         both = zip(
             slot_arrays(recording.slots, names),
             slot_arrays(recording.slots, arrivals(recording.slots)),
@@ -414,7 +419,7 @@ def cut_windows(
             if label is None or (ccas is not None and label["cca"] not in ccas):
                 continue
             flows += 1
-            moved = behaviour.get(flow_id)
+            moved = moves.get(flow_id)
             for ms in lengths_ms:
                 length = window_slots(ms, slot_ms)
                 rng = np.random.default_rng([seed, *recording.name.encode(), flow_id, length])

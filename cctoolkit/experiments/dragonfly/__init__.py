@@ -32,7 +32,7 @@ __all__ = ["CLASSIFIERS", "DROPPED_PERCENT", "FULL_WINDOWS_MS", "PUBLISHED", "TI
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    submodules=["conclusions", "figures", "parts", "tables"],
+    submodules=["cases", "conclusions", "figures", "parts", "tables"],
     submod_attrs={
         "tables": [
             "EPOCH_BACKGROUNDS",

@@ -77,8 +77,9 @@ def run(
 ) -> Path:
     """Train Dragonfly, DeePCCI and our classifier on simulated runs or a dataset; write tables, figures and a summary.
 
-    Simulated runs stay in the folder (``data``), answers of trained networks in ``pieces``, so an interrupted
-    experiment continues where it stopped, inside a training too. Needs the extra ``train``.
+    Networks are trained side by side, as many as there are workers. Simulated runs stay in the folder (``data``),
+    answers and scores of trained networks in ``pieces``, so an interrupted experiment continues where it stopped,
+    inside a training too. Needs the extra ``train``.
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ def run(
     from ...identify import SlotDataset
     from ...identify.windows import window_slots
     from ..part import choose, write
-    from ..pieces import Pieces
+    from ..pieces import Pieces, kept_outcomes
     from .logs import read_session
     from .tables import Work, simulated
     from .training import CODE, Training
@@ -168,10 +169,12 @@ def run(
 
     work = Work(dataset, training, lengths, number, lasting, folder.path, workers, foreign, session, limits)
 
+    from . import cases
     from .page import ABOUT, QUICK, TABLE_II
     from .parts import PARTS
 
-    found = {name: PARTS[name].run(work, workers=workers) for name in chosen}
+    run_cases = kept_outcomes(Pieces(folder.path / "pieces", cases.CODE))
+    found = {name: PARTS[name].run(work, workers=workers, run_cases=run_cases) for name in chosen}
     about = [ABOUT, TABLE_II, *([] if full else [QUICK])]
     if chosen != [SESSION]:
         source = f"Data: {data}" if data is not None else f"Data: {number} simulated runs of {lasting:g} s"

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ..part import Part
-from . import conclusions, figures, page, tables
+from . import cases, conclusions, figures, page, tables
 from .scenarios import SESSION
 from .tables import Work
 
@@ -32,30 +32,35 @@ PARTS: dict[str, Part[Work]] = {
         page=page.cbiq,
     ),
     "inputs": Part(
+        scenarios=cases.inputs,
         tables=tables.inputs,
         figures=lambda t: {"inputs": figures.inputs_figure(t["inputs"])},
         statements=conclusions.inputs,
         page=page.inputs,
     ),
     "epochs": Part(
+        scenarios=cases.epochs,
         tables=tables.epochs,
         figures=lambda t: {"epochs": figures.epochs_figure(t["epochs"])},
         statements=conclusions.epochs,
         page=page.epochs,
     ),
     "windows": Part(
+        scenarios=cases.windows,
         tables=tables.windows,
         figures=_windows,
         statements=conclusions.windows_and_background,
         page=page.windows,
     ),
     "sampling": Part(
+        scenarios=cases.sampling,
         tables=tables.sampling,
         figures=lambda t: {"sampling": figures.sampling_figure(t["sampling"])},
         statements=conclusions.sampling,
         page=page.sampling,
     ),
     "splits": Part(
+        scenarios=cases.splits,
         tables=tables.splits,
         figures=lambda t: {"splits": figures.splits_figure(t["splits"])},
         statements=conclusions.splits,

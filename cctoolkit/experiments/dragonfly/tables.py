@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,11 @@ import pandas as pd
 from ...errors import ParameterError
 from ...identify import Recording, SlotDataset, Windows
 from ...identify.probabilities import UNKNOWN
+from ...identify.windows import FEATURE_SETS, INPUTS
 from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
-from ..pieces import Pieces
-from .logs import INPUTS, read_session, session_windows
-from .scenarios import CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
+from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
+from .scenarios import CLASSIFIERS, jobs
 from .training import Training
 
 __all__ = [
@@ -49,6 +48,12 @@ EPOCH_BACKGROUNDS: dict[str, tuple[Flow, ...]] = {
 
 #: The code that decides what a simulated run's slots and windows are.
 RUNS = ("cctoolkit.identify.dataset", "cctoolkit.identify.windows", "cctoolkit.sim.simulation")
+
+#: Figure 2's choices: each input alone, and the paper's two.
+INPUT_CHOICES = (*INPUTS, CLASSIFIERS["Dragonfly"])
+
+#: Figure 9's classifiers.
+SAMPLED = ("Dragonfly", "Dragonfly, CBIQ only")
 
 #: Settings that may be left out of training: the first that the data vary.
 _SETTINGS = ("background", "aqm", "buffer_packets")
@@ -133,9 +138,18 @@ def volatility(recording: Recording, slots: slice = slice(None)) -> pd.DataFrame
 
 
 def f1_by_input(
-    dataset: SlotDataset | Iterable[Recording], training: Training, window_ms: float = 100.0
+    dataset: SlotDataset | Iterable[Recording],
+    training: Training,
+    window_ms: float = 100.0,
+    choices: Sequence[str] = INPUT_CHOICES,
 ) -> pd.DataFrame:
     """Figure 2: F1 of the Dragonfly network with a single input, and with the two that the paper chose.
+
+    Parameters
+    ----------
+    dataset, training, window_ms
+    choices : sequence of str
+        Some of :data:`INPUT_CHOICES`.
 
     Returns
     -------
@@ -143,21 +157,24 @@ def f1_by_input(
         ``input`` and the result of :func:`cctoolkit.identify.evaluation.over_seeds`, best first. All train and test on
         the same windows; an input that was never observed (the queue, with one tap) is left out.
     """
-    from ...identify.windows import FEATURE_SETS, INPUTS
-
     windows = training.cut(dataset, window_ms, INPUTS)
     seen = ~np.isnan(windows.X).all(axis=(0, 1))
-    choices = {name: (name,) for name in INPUTS} | {
-        CLASSIFIERS["Dragonfly"]: FEATURE_SETS[CLASSIFIERS["Dragonfly"]]
-    }
     tables = []
-    for name, inputs in choices.items():
+    for name in choices:
+        inputs = FEATURE_SETS.get(name, (name,))
         columns = [INPUTS.index(column) for column in inputs]
         if seen[columns].all():
             chosen = dataclasses.replace(windows, X=windows.X[:, :, columns], inputs=inputs)
             (table,) = training.scores("Dragonfly", chosen)
             tables.append(table.assign(input=name, window_ms=window_ms))
-    return pd.concat(tables).sort_values("f1", ascending=False, ignore_index=True)
+    return best_first(tables)
+
+
+def best_first(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables as one, by F1."""
+    return (
+        pd.concat(tables).sort_values("f1", ascending=False, ignore_index=True) if tables else pd.DataFrame()
+    )
 
 
 def f1_by_window(
@@ -217,27 +234,18 @@ def accuracy_by_epoch(name: str, windows: Windows, training: Training) -> pd.Dat
     DataFrame
         ``epoch``, ``seed``, ``accuracy``, ``loss`` (in training).
     """
-    rows: list[dict[str, float]] = []
-    for seed in range(training.seeds):
-        learnt, tested = windows.split(0.3, seed)
-        measure = functools.partial(_accuracies, name, training, seed, learnt, tested)
-        if training.pieces is not None:
-            what = training.kept("epochs", name, seed, learnt, tested)
-            rows += training.pieces.made(what, measure)["rows"]
-        else:
-            rows += measure()["rows"]
+    rows = [row for seed in range(training.seeds) for row in _accuracies(name, windows, training, seed)]
     return pd.DataFrame(rows).astype({"epoch": int, "seed": int})
 
 
-def _accuracies(
-    name: str, training: Training, seed: int, learnt: Windows, tested: Windows
-) -> dict[str, list[dict[str, float]]]:
-    """``rows``: accuracy after each epoch of one training."""
+def _accuracies(name: str, windows: Windows, training: Training, seed: int) -> list[dict[str, float]]:
+    """Accuracy after each epoch of one training."""
     import torch
 
     from ...identify.inputs import PREPARATIONS
     from ...identify.training import train_network
 
+    learnt, tested = windows.split(0.3, seed)
     classifier = training.classifier(name, seed)
     classes, numbers = np.unique(learnt.y.astype(str), return_inverse=True)
     wanted = np.searchsorted(classes, tested.y.astype(str))
@@ -256,11 +264,12 @@ def _accuracies(
     torch.manual_seed(seed)
     network = classifier._network(ready.shape, len(classes))
     recipe = classifier._recipe()
-    rows = train_network(network, ready, numbers, classifier._loss(numbers), recipe, after_epoch=accuracy_of)
-    return {"rows": rows}
+    return train_network(network, ready, numbers, classifier._loss(numbers), recipe, after_epoch=accuracy_of)
 
 
-def f1_by_sampling(windows: Windows, training: Training) -> pd.DataFrame:
+def f1_by_sampling(
+    windows: Windows, training: Training, classifiers: Sequence[str] = SAMPLED
+) -> pd.DataFrame:
     """Figure 9: F1 of classifiers trained on all packets and tested on samples of other runs' packets.
 
     Parameters
@@ -268,6 +277,8 @@ def f1_by_sampling(windows: Windows, training: Training) -> pd.DataFrame:
     windows : Windows
         Windows of :func:`recorded_windows`, joined.
     training : Training
+    classifiers : sequence of str
+        Some of :data:`SAMPLED`.
 
     Returns
     -------
@@ -279,7 +290,7 @@ def f1_by_sampling(windows: Windows, training: Training) -> pd.DataFrame:
     DeePCCI is left out: it counts packets, and a sample is not a count.
     """
     tables = []
-    for name in ("Dragonfly", "Dragonfly, CBIQ only"):
+    for name in classifiers:
         inputs = ("cbiq_bytes", "throughput_bytes")[: 1 + (name == "Dragonfly")]
         chosen = dataclasses.replace(windows, X=windows.X[:, :, : len(inputs)], inputs=inputs)
 
@@ -330,7 +341,12 @@ def by_split(
 
 
 def left_out(
-    dataset: SlotDataset, training: Training, window_ms: float, column: str, classifier: str = "ours"
+    dataset: SlotDataset,
+    training: Training,
+    window_ms: float,
+    column: str,
+    classifier: str = "ours",
+    values: Iterable[Any] | None = None,
 ) -> pd.DataFrame:
     """F1 on settings never trained on, and on the same test windows with training on them.
 
@@ -341,6 +357,8 @@ def left_out(
         The setting; each of its values is left out of training once.
     classifier : str
         One of :data:`~.scenarios.CLASSIFIERS`.
+    values : iterable, optional
+        Only these values.
 
     Returns
     -------
@@ -350,7 +368,7 @@ def left_out(
     windows = training.cut(dataset, window_ms, CLASSIFIERS[classifier])
     halves = {seed: windows.split(0.3, seed) for seed in range(training.seeds)}
     tables = []
-    for value in sorted(set(windows.table[column])):
+    for value in sorted(set(windows.table[column]) if values is None else values):
         tested = {seed: test.of(**{column: value}) for seed, (_, test) in halves.items()}
         seeds = [seed for seed, test in tested.items() if len(test)]
         if not seeds:
@@ -370,7 +388,7 @@ def left_out(
         row = apart[["f1", "low", "high", "seeds", "windows"]].assign(f1_trained=known["f1"])
         row.insert(0, column, value)
         tables.append(row)
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def elsewhere(
@@ -544,34 +562,22 @@ def last_slots(recording: Recording, seconds: float = 5.0) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def inputs(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+def inputs(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``inputs``: :func:`f1_by_input`."""
-    lengths = work.windows_ms
-    window_ms = lengths[0] if 100 not in lengths else 100.0
-    return {"inputs": f1_by_input(work.dataset, work.training, window_ms)}
+    return {"inputs": best_first(_all(found))}
 
 
-def epochs(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+def epochs(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``epochs``: :func:`accuracy_by_epoch` with each background."""
-    tables = []
-    for background, others in EPOCH_BACKGROUNDS.items():
-        name = f"epochs-{background.lower().replace(' ', '-')}"
-        dataset = simulated(
-            work.folder, name, work.runs, work.seconds, work.workers, seed=2, background=(0,), others=others
-        )
-        for classifier in PUBLISHED:
-            windows = work.training.cut(dataset, work.longest_ms, CLASSIFIERS[classifier])
-            table = accuracy_by_epoch(classifier, windows, work.training)
-            tables.append(
-                table.assign(background=background, classifier=classifier, window_ms=work.longest_ms)
-            )
-    return {"epochs": pd.concat(tables, ignore_index=True)}
+    return {"epochs": pd.concat(_all(found), ignore_index=True)}
 
 
-def windows(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+def windows(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``windows`` by length, and a table by the setting that varies, of the longest windows."""
-    by = [] if work.setting is None else [work.setting]
-    table, *grouped = f1_by_window(work.dataset, work.training, work.windows_ms, by=by, longest=work.longest)
+    table, *grouped = (
+        pd.concat(part).sort_values("window_ms", kind="stable", ignore_index=True)
+        for part in zip(*filter(None, found), strict=True)
+    )
     tables = {"windows": table}
     if work.setting is not None:
         at = grouped[0]
@@ -579,43 +585,23 @@ def windows(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
     return tables
 
 
-def sampling(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+def sampling(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``sampling``: :func:`f1_by_sampling` on runs without background traffic."""
-    from ..._support.pool import cores, in_processes
-    from ...identify.windows import joined
-
-    longest = work.longest_ms
-    room = min(work.training.per_flow, max(int(PAPER_S * 1000 // longest), 1))
-    made = [
-        (changes, scenario, longest, room, DROPPED_PERCENT)
-        for changes, scenario in jobs(work.runs, work.seconds, seed=3, background=(0,))
-    ]
-    pieces = Pieces(work.folder / "pieces", RUNS, NOT_SIMULATED)
-    pieces.folder.mkdir(parents=True, exist_ok=True)
-    paths = [
-        pieces.path(("sampled", changes, scenario.to_toml(), *rest)) for changes, scenario, *rest in made
-    ]
-    missing = [(path, *one) for path, one in zip(paths, made, strict=True) if not path.is_file()]
-    for _, future in in_processes(_recorded_into, missing, work.workers or cores()):
-        future.result()
-    parts = [Windows.load(path) for path in paths]
-    return {"sampling": f1_by_sampling(joined(parts), work.training)}
+    return {"sampling": pd.concat(_all(found), ignore_index=True)}
 
 
-def _recorded_into(path: Path, *settings: Any) -> None:
-    """Keep the windows of one run (:func:`recorded_windows`)."""
-    recorded_windows(*settings).save(path)
-
-
-def splits(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
+def splits(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``splits``, ``settings`` (if one varies) and ``elsewhere`` (with another dataset)."""
-    longest = work.longest_ms
-    tables = {"splits": by_split(work.dataset, work.training, longest)}
-    if work.setting is not None:
-        tables["settings"] = left_out(work.dataset, work.training, longest, work.setting)
-    if work.other is not None:
-        tables["elsewhere"] = elsewhere(work.dataset, work.other, work.training, longest)
-    return tables
+    tables: dict[str, list[pd.DataFrame]] = {"splits": [], "settings": [], "elsewhere": []}
+    for table in _all(found):
+        name = "splits" if "split" in table else "elsewhere" if "tested" in table else "settings"
+        tables[name].append(table)
+    return {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items() if parts}
+
+
+def _all(found: Sequence[Sequence[pd.DataFrame]]) -> list[pd.DataFrame]:
+    """The tables of all cases that have one."""
+    return [table for tables in found for table in tables if len(table)]
 
 
 #: Share of the authors' session, from its begin, that networks learn from when they are tested on the rest.
@@ -681,7 +667,7 @@ def _learnt(windows: Windows, training: Training) -> pd.DataFrame:
     """F1 of Dragonfly's network, trained on part of the session and tested on the rest: random windows, or the end."""
     late = windows.table.from_s >= windows.table.from_s.max() * _LEARNT
     tables = []
-    for inputs, columns in INPUTS.items():
+    for inputs, columns in SESSION_INPUTS.items():
         chosen = dataclasses.replace(
             windows, X=windows.X[:, :, [windows.inputs.index(c) for c in columns]], inputs=columns
         )

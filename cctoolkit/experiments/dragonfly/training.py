@@ -63,7 +63,7 @@ class Training:
         from ...identify import cut_windows
 
         room = max(int(PAPER_S * 1000 // window_ms), 1)
-        return cut_windows(recordings, window_ms, inputs, per_flow=min(self.per_flow, room))
+        return cut_windows(recordings, window_ms, inputs, per_flow=min(self.per_flow, room), behaviour=False)
 
     def scores(
         self,
