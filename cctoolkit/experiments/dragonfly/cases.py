@@ -73,7 +73,8 @@ def _identity(argument: Any) -> object:
     if not isinstance(argument, SlotDataset):
         return argument
     written = [(argument.path / "slots" / f"{run}.parquet").stat() for run in argument.runs]
-    whole = argument.flows.to_csv() + repr([(file.st_size, file.st_mtime_ns) for file in written])
+    flows = pd.util.hash_pandas_object(argument.flows).to_list()
+    whole = repr((flows, list(argument.flows), [(file.st_size, file.st_mtime_ns) for file in written]))
     return argument.slot_ms, hashlib.sha256(whole.encode()).hexdigest()
 
 
