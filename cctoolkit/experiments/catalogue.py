@@ -141,6 +141,10 @@ RESULTS = {
         "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
         "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
     ),
+    "dragonfly-paper": _experiment(
+        "dragonfly", "the Dragonfly paper's single inputs with as many runs as it has, each of a minute",
+        "--full --seeds 1 --only inputs --only windows", "inputs", "windows",
+    ),
     "dragonfly-minute": _experiment(
         "dragonfly", "the Dragonfly paper's figures on simulated runs of a minute, with windows up to a minute",
         "--full --runs 120 --seeds 1 --window-ms 1000 --window-ms 6000 --window-ms 10000 --window-ms 60000 "

@@ -3,11 +3,12 @@
 
     build.py [STEP…] [--work DIR] [--seed N]
 
-Steps, each of which takes up what is there of the one before: ``data`` (some 3300 runs on the testbed's kernel in
-virtual time and 4100 simulations: six to seven core-hours), ``home`` (settings drawn like those of the paper), ``cca``
-(once a seed: goes on from there with the settings of the world; ``cca-scores`` without training), ``families`` (the
-same without one family at a time, tested on it), ``feature-sets``, ``every-home``, ``every-cca`` (goes on from there
-with the settings of the world; ``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
+Steps, each of which takes up what is there of the one before: ``data`` (some 3600 runs on the testbed's kernel in
+virtual time and 4100 simulations: six to seven core-hours), ``home`` (settings drawn like those of the paper),
+``world`` (goes on from there with the settings of the world), ``families`` (the same without one family at a time,
+tested on it), ``cca`` (once a seed: goes on from ``world`` with all congestion controls in these settings;
+``cca-scores`` without training), ``feature-sets``, ``every-home``, ``every-cca`` (goes on from there with the settings
+of the world; ``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
 ``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores
 to ``data/results/models/``.
 
@@ -32,7 +33,9 @@ import pandas as pd
 
 from cctoolkit import identify
 from cctoolkit._support.atomic import replacing
+from cctoolkit._support.pool import cores, results
 from cctoolkit.analysis.limits import NAMEABLE, flow_limits
+from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.kept import note_step
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.behaviour import right
@@ -56,6 +59,7 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "world": (lambda: world(360), "uml", 6),
     "world-every": (lambda: world(360, 2, ccas=(*KERNEL_CCAS, "prague")), "uml", 6),
     "every-world": (lambda: world(660, 3, ccas=KERNEL_CCAS), "uml", 6),
+    "every-world-more": (lambda: world(240, 6, ccas=KERNEL_CCAS), "uml", 6),
     "few": (lambda: every_cca(120, 902, ccas=PAPER_CCAS), "uml", 6),
     "every": (lambda: every_cca(1220), "uml", 6),
     "every-more": (lambda: every_cca(120, 904), "uml", 6),
@@ -89,9 +93,14 @@ NAMED = ("paper", "hard", "few", "sim-paper", "sim-hard", "sim-few")
 #: Settings of the world; and of those of `NAMED` so many runs that go along, so that they are not forgotten.
 WORLD = ("world", "world-every", "sim-world", "sim-world-every")
 REHEARSED = {"hard": 50, "every": 240, "sim-hard": 130, "sim-few": 200, "sim-paper": 200, "sim-every": 200}
+#: The same for the last step of `cca`, which has all congestion controls in most settings.
+EVERYWHERE = ("world", "sim-world", "sim-world-every", "every-world", "every-world-more", "sim-every-world")
+REHEARSED_AGAIN = {
+    "paper": 108, "hard": 100, "every": 420, "every-more": 120, "sim-paper": 400, "sim-hard": 60, "sim-few": 100,
+}  # fmt: skip
 #: Of the real runs of the world each seventh is kept back from training, to learn from it how probable names are, where
 #: one flow of ten uses a congestion control that has no name.
-CALIBRATED = ("world", "world-every")
+CALIBRATED = ("world", "world-every", "every-world", "every-world-more")
 OTHER_SHARE = 0.1
 #: Windows of each flow there.
 WORLD_LENGTHS = {30: 1, 100: 4, 300: 2, 1000: 5, 3000: 2, 10_000: 3}
@@ -185,29 +194,30 @@ class Work:
                 out.append(w)
         return out
 
-    def of_the_world(self, without: str | None = None) -> list[Windows]:
+    def of_the_world(
+        self, worlds: Sequence[str], rehearsed: Mapping[str, int], without: str | None = None
+    ) -> list[Windows]:
         """Views of runs of the world, but for those that a family has changed, and of some of the settings before."""
-        parts = {name: self.shown(name, kept_back=False) for name in WORLD}
-        for name, runs in REHEARSED.items():
+        parts = {name: self.shown(name, kept_back=False) for name in worlds}
+        for name, runs in rehearsed.items():
             data = self.dataset(name)
-            trained = [run for run in data.runs if not for_testing(name, run)]
-            parts[name] = data.where(trained[:runs])
+            parts[name] = data.where(for_training(name, data)[:runs])
         out = []
         for name, data in parts.items():
             for ms, per_flow in WORLD_LENGTHS.items():
                 w = self.kept(f"{name}-{len(data)}", data, ms, "views", per_flow)
-                if name in REHEARSED and "every" not in name:  # runs of many flows, as in the first step
+                if name in rehearsed and "every" not in name:  # runs of many flows, as in the first step
                     w = w.take(np.arange(0, len(w), 2))
-                elif name in WORLD:
+                elif name in worlds:
                     w = _unchanged(w, data, without)
                 w.X = w.X.astype(np.float16)
                 out.append(_named_or_other(w))
         return out
 
-    def calibrating(self, without: str | None = None) -> list[Windows]:
+    def calibrating(self, worlds: Sequence[str], without: str | None = None) -> list[Windows]:
         """Windows as counted of the runs kept back."""
         out = []
-        for name in CALIBRATED:
+        for name in (name for name in CALIBRATED if name in worlds):
             data = self.shown(name, kept_back=True)
             for ms in WORLD_LENGTHS:
                 w = self.kept(f"{name}-back-{len(data)}", data, ms, VIEW_INPUTS, 2)
@@ -221,13 +231,17 @@ class Work:
         kind = inputs if isinstance(inputs, str) else "counted"
         path = self.folder / "windows" / f"{name}-{ms:g}-{kind}-{per_flow}.parquet"
         if not path.is_file():
-            cut_windows(data, ms, inputs, per_flow=per_flow).save(path)
+            size = -(-len(data) // (4 * cores()))
+            parts = [data.where(data.runs[i : i + size]) for i in range(0, len(data), size)]
+            cut = results(_cut, [(part, ms, inputs, per_flow) for part in parts])
+            joined([w for w in cut if w is not None]).save(path)
         return Windows.load(path)
 
     def shown(self, name: str, *, kept_back: bool) -> SlotDataset:
         """Flows of the world that show their congestion control, of the runs kept back or of the others."""
         data = self.nameable(name)
-        return data.where([run for run in data.runs if (name in CALIBRATED and seventh(run)) == kept_back])
+        back = name in CALIBRATED
+        return data.where([run for run in for_training(name, data) if (back and seventh(run)) == kept_back])
 
     def nameable(self, name: str) -> SlotDataset:
         """Flows of a dataset that show their congestion control."""
@@ -252,6 +266,14 @@ class Work:
         w = self.windows(name, ms, inputs, per_flow, testing=True)
         w.y = grouped(w.y, ALIKE)
         return w
+
+
+def _cut(data: SlotDataset, ms: float, inputs: str | Sequence[str], per_flow: int) -> Windows | None:
+    """Windows, of views without behaviours; none if no flow fills one."""
+    try:
+        return cut_windows(data, ms, inputs, per_flow=per_flow, behaviour=inputs != "views")
+    except ParameterError:
+        return None
 
 
 def _unchanged(w: Windows, data: SlotDataset, family: str | None) -> Windows:
@@ -350,28 +372,40 @@ def home_folder(work: Work) -> Path:
     return work.folder / "home"
 
 
-def cca(work: Work) -> None:
+def having_seen_the_world(work: Work) -> None:
     """The same, having seen the world."""
-    model = train_on(work)
     data = f"{identify.load(home_folder(work)).about['data']} {went_on_with(work)}"
-    save(
-        model,
-        model_folder(work),
-        data=data,
-        limits=f"{LIMITS} A flow that paces like BBR is called BBR.",
-        step="cca",
-    )
-    write_runs(
-        work, model_folder(work), (*WORLD, *REHEARSED), ["hard-test"], before=identify.load(home_folder(work))
-    )
-    cca_scores(work)
+    save(train_on(work), world_folder(work), data=data, limits=LIMITS, step="world")
+    home = identify.load(home_folder(work))
+    write_runs(work, world_folder(work), (*WORLD, *REHEARSED), ["hard-test"], before=home)
 
 
 def train_on(work: Work, without: str | None = None) -> Any:
-    parts = work.of_the_world(without)
+    parts = work.of_the_world(WORLD, REHEARSED, without)
     before = {"pretrained": home_folder(work), "keep": 0.5}
     model = train(work, parts, work.seed, epochs=6, learning_rate=5e-4, **before)
-    return model.calibrate(work.calibrating(without), OTHER_SHARE)
+    return model.calibrate(work.calibrating(WORLD, without), OTHER_SHARE)
+
+
+def world_folder(work: Work) -> Path:
+    return work.folder / "world-model"
+
+
+def cca(work: Work) -> None:
+    """The same, having met all congestion controls there."""
+    parts = work.of_the_world(EVERYWHERE, REHEARSED_AGAIN)
+    model = train(work, parts, work.seed, epochs=6, learning_rate=5e-4, pretrained=world_folder(work))
+    model.calibrate(work.calibrating(EVERYWHERE), OTHER_SHARE)
+    before = identify.load(world_folder(work))
+    save(
+        model,
+        model_folder(work),
+        data=f"{before.about['data']} {went_on_again(work)}",
+        limits=f"{LIMITS} A flow that paces like BBR is called BBR.",
+        step="cca",
+    )
+    write_runs(work, model_folder(work), (*EVERYWHERE, *REHEARSED_AGAIN), ["hard-test"], before=before)
+    cca_scores(work)
 
 
 def families(work: Work) -> None:
@@ -389,12 +423,15 @@ def families(work: Work) -> None:
             save(
                 model,
                 folder,
-                data=f"As `cca`, without runs that {family} changes.",
+                data=f"As the step `world`, without runs that {family} changes.",
                 limits=LIMITS,
                 step="families",
             )
         here = asked[asked["part"] == family]
-        for name, model in (("without it", identify.load(folder)), ("cca", identify.load("cca"))):
+        for name, model in (
+            ("without it", identify.load(folder)),
+            ("with it", identify.load(world_folder(work))),
+        ):
             tables.append(scored(benchmark.answers(model, data, here)).assign(model=name))
             log(f"{family}, {name}: {tables[-1].set_index(['taps', 'window_ms']).score.round(3).to_dict()}")
     table = pd.concat(tables, ignore_index=True)
@@ -518,7 +555,7 @@ def write_runs(
 ) -> None:
     """Beside a model, the runs that it was trained on, and those that are for testing."""
     flows = pd.concat([work.dataset(name).flows for name in (*names, *test)], ignore_index=True)
-    training = [run for name in names for run in work.dataset(name).runs if not for_testing(name, run)]
+    training = [run for name in names for run in for_training(name, work.dataset(name))]
     testing = [run for name in names for run in work.dataset(name).runs if for_testing(name, run)]
     testing += [run for name in test for run in work.dataset(name).runs]
     write_split(folder, flows, training, list(dict.fromkeys(testing)), before=before)
@@ -526,6 +563,10 @@ def write_runs(
 
 def for_testing(name: str, run: str) -> bool:
     return name in SPLIT and fourth(run)
+
+
+def for_training(name: str, data: SlotDataset) -> list[str]:
+    return [run for run in data.runs if not for_testing(name, run)]
 
 
 def went_on_with(work: Work) -> str:
@@ -537,6 +578,17 @@ def went_on_with(work: Work) -> str:
         f"segment): on real Linux {runs['world']} runs of Reno, CUBIC and BBR and {runs['world-every']} of all its "
         f"congestion controls and Prague, simulated {runs['sim-world']} and {runs['sim-world-every']}; and with some "
         f"runs from before ({again})."
+    )
+
+
+def went_on_again(work: Work) -> str:
+    runs = {d: len(for_training(d, work.dataset(d))) for d in EVERYWHERE}
+    real = runs["every-world"] + runs["every-world-more"]
+    again = ", ".join(f"{n} of `{name}`" for name, n in REHEARSED_AGAIN.items())
+    return (
+        f"A last step had {real} real runs of all the kernel's congestion controls in such settings, "
+        f"{runs['sim-every-world']} simulated ones, and again runs of the steps before ({runs['world']} of `world`, "
+        f"{runs['sim-world']} of `sim-world`, {runs['sim-world-every']} of `sim-world-every`, {again})."
     )
 
 
@@ -774,8 +826,9 @@ def data(work: Work) -> None:
 STEPS = {
     "data": data,
     "home": home,
-    "cca": cca,
+    "world": having_seen_the_world,
     "families": families,
+    "cca": cca,
     "cca-scores": cca_scores,
     "feature-sets": feature_sets,
     "every-home": every_home,

@@ -42,7 +42,8 @@ def _by(
         for classifier in PUBLISHED:
             if len(paper := pd.Series(printed(classifier), dtype=object)):
                 wide = wide.reindex(wide.index.union(paper.index))
-                wide.insert(list(wide).index(classifier) + 1, f"{classifier}, paper", paper)
+                beside = list(wide).index(classifier) + 1 if classifier in wide else wide.shape[1]
+                wide.insert(beside, f"{classifier}, paper", paper)
         wide = wide.fillna("").rename_axis(heading).rename_axis(columns=None).reset_index()
         return markdown_table(wide, labels=1)
 
