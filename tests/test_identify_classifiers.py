@@ -605,6 +605,9 @@ def test_doubted_names_need_more_evidence():
         model.doubt(others, ["vegas"])
     with pytest.raises(ParameterError, match="X: has windows of bbr"):
         model.doubt(windows, ["bbr"])
+    with pytest.raises(ParameterError, match="still called bbr or reno when those scores are 5 lower"):
+        model.doubt(others, ["bbr", "reno"])  # all of them: lowering changes nothing
+    np.testing.assert_allclose(model.predict_proba(windows), once, atol=1e-5)
 
 
 def test_summaries_are_so_many_numbers_whatever_the_length():

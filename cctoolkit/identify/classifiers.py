@@ -689,13 +689,12 @@ class CCAClassifier(_NetworkClassifier):
         Raises
         ------
         ParameterError
-            One of `ccas` is not a class of its own, or `X` has windows of one.
+            One of `ccas` is not a class of its own, `X` has windows of one, or lowering the scores by 5 is not enough.
 
         Notes
         -----
-        The scores are lowered by the least amount that suffices, to within a tenth, and by at most 5. That is a lower
-        prior probability of these classes (Saerens et al., Neural Computation 14, 2002). Temperatures and thresholds
-        stay.
+        The scores are lowered by the least amount that suffices, to within a tenth. That is a lower prior probability
+        of these classes (Saerens et al., Neural Computation 14, 2002). Temperatures and thresholds stay.
         """
         check_is_fitted(self, "network_")
         parts = [X] if isinstance(X, Windows) else list(X)
@@ -716,6 +715,11 @@ class CCAClassifier(_NetworkClassifier):
         low, high = 0.0, 5.0
         if suffices(low):
             return self
+        if not suffices(high):
+            raise ParameterError(
+                f"share: more than {share:g} of the windows of X are still called {' or '.join(ccas)} when those "
+                f"scores are {high:g} lower"
+            )
         while high - low > 0.1:
             middle = (low + high) / 2
             low, high = (low, middle) if suffices(middle) else (middle, high)

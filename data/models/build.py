@@ -96,7 +96,7 @@ REHEARSED = {"hard": 50, "every": 240, "sim-hard": 130, "sim-few": 200, "sim-pap
 #: The same for the last step of `cca`, which has all congestion controls in most settings.
 EVERYWHERE = ("world", "sim-world", "sim-world-every", "every-world", "every-world-more", "sim-every-world")
 REHEARSED_AGAIN = {
-    "paper": 108, "hard": 100, "every": 420, "every-more": 120, "sim-paper": 400, "sim-hard": 60, "sim-few": 100,
+    "hard": 50, "every": 420, "every-more": 120, "sim-paper": 400, "sim-hard": 60, "sim-few": 100,
 }  # fmt: skip
 #: Of the real runs of the world each seventh is kept back from training, to learn from it how probable names are, where
 #: one flow of ten uses a congestion control that has no name.
@@ -456,23 +456,42 @@ def cca_scores(work: Work) -> None:
         [scores(model.predict, work, "cca"), scores(one_of(model), work, "cca, one of three")],
         ignore_index=True,
     )
-    unknown = []
-    for ms in (100, 1000, 10_000):
+    unknown = pd.DataFrame(
+        [others(model, work, where, ms) for where in ("every", "world") for ms in (100, 1000, 10_000)]
+    )
+    seeds(overall(table).assign(seed=work.seed), unknown.assign(seed=work.seed))
+    if work.seed == 0:
+        write("cca", table)
+        write("others", unknown)
+        write_card(MODELS / "cca", model.about, overall(table))
+
+
+def others(model: identify.Model, work: Work, where: str, ms: int) -> dict[str, Any]:
+    """Scores among all the kernel's congestion controls, with settings like those of the paper or of the world."""
+    if where == "every":
         w = work.testing("every", ms)
-        named = np.isin(w.y, PAPER_CCAS)
-        f1 = evaluate(one_of(model), w.take(named), draws=2).f1[0]
         lost = {
             f"known_lost_{name}": float(np.mean(model.predict(work.testing(name, ms)) == UNKNOWN))
             for name in ("paper", "hard-test")
         }
-        shares = refused(model.predict, w, named, ~named)
-        unknown.append({"window_ms": ms, "f1_of_three": f1, **lost, **shares})
-        log(f"cca, others: {unknown[-1]}")
-    seeds(overall(table).assign(seed=work.seed), pd.DataFrame(unknown).assign(seed=work.seed))
-    if work.seed == 0:
-        write("cca", table)
-        write("others", pd.DataFrame(unknown))
-        write_card(MODELS / "cca", model.about, overall(table))
+    else:
+        w, lost = every_testing(work, "world", ms), {}
+        w = w.take(np.isin(w.y, KERNEL_CCAS))
+    named = np.isin(w.y, PAPER_CCAS)
+    shares = refused(model.predict, w, named, ~named)
+    unlike = w.take(~named & ~np.isin(w.y, AS_RENO))
+    said = model.predict(unlike)
+    moved = unlike.table.assign(cca=unlike.y)
+    found = {
+        "set": where,
+        "window_ms": ms,
+        "f1_of_three": evaluate(one_of(model), w.take(named), draws=2).f1[0],
+        **lost,
+        "rejected_or_right": float(np.mean((said == UNKNOWN) | right(said, moved))),
+        **shares,
+    }
+    log(f"cca, others: {found}")
+    return found
 
 
 def refused(
@@ -488,7 +507,7 @@ def refused(
 def seeds(table: pd.DataFrame, unknown: pd.DataFrame) -> None:
     """Put the scores of a seed beside those of others."""
     shares = [c for c in unknown if c.startswith(("known_lost", "rejected"))]
-    lost = unknown[["window_ms", *shares, "seed"]].assign(set="every", model="cca")
+    lost = unknown[["set", "window_ms", *shares, "seed"]].assign(model="cca")
     rows = pd.concat([table[["model", "set", "window_ms", "f1", "seed"]], lost], ignore_index=True)
     there = RESULTS / "seeds.csv"
     if there.is_file():
