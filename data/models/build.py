@@ -9,8 +9,9 @@ virtual time and 4100 simulations: six to seven core-hours), ``home`` (settings 
 tested on it), ``cca`` (once a seed: goes on from ``world`` with all congestion controls in these settings;
 ``cca-scores`` without training), ``feature-sets``, ``every-home``, ``every-cca`` (goes on from there with the settings
 of the world; ``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
-``rejection``, ``sim`` (trained on simulations only); without a step all of them. Models go to ``data/models/``, scores
-to ``data/results/models/``.
+``rejection``, ``sim`` (trained on simulations only); without a step all of them. Step ``nebby`` needs other people's
+traces, so only by name: ``cct dataset add DIR/nebby Nebby/sensitivity`` first. Models go to ``data/models/``, scores to
+``data/results/models/``.
 
 Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``,
 ``every`` and ``every-world`` each fourth run is for testing; ``hard`` is tested on ``hard-test``, settings drawn apart,
@@ -837,6 +838,60 @@ def simulated(work: Work) -> None:
     write("simulated", scores(model.predict, work, "trained on simulations", lengths=(100, 1000, 10_000)))
 
 
+#: Windows of each of Nebby's traces to learn from, by length in ms, and the length of those that are tested.
+NEBBY_LENGTHS = {3000: 10, 10_000: 10, 20_000: 6}
+NEBBY_TESTED_MS = 10_000
+#: Shares of its settings to learn from, and how often they are drawn.
+NEBBY_SHARES = (0.25, 0.5, 0.75, 0.9)
+DRAWS = 3
+
+
+def nebby(work: Work) -> None:
+    """Nebby's traces: what is learnt from some of their settings, tested on the others."""
+    from sklearn.metrics import f1_score
+
+    data = SlotDataset(work.folder / "nebby")
+    flows = data.flows.set_index("run")
+    settings = flows.groupby(["rate_mbps", "rtt_ms"]).ngroup()
+    views = {ms: work.kept("nebby", data, ms, "views", n) for ms, n in NEBBY_LENGTHS.items()}
+    counted = work.kept("nebby", data, NEBBY_TESTED_MS, VIEW_INPUTS, NEBBY_LENGTHS[NEBBY_TESTED_MS])
+    for w in (*views.values(), counted):
+        w.y = grouped(w.y, BEHAVIOUR)
+    rows = []
+    for share in NEBBY_SHARES:
+        for draw in range(DRAWS):
+            order = np.random.default_rng(draw).permutation(settings.nunique())
+            learnt = settings.index[settings.isin(order[: round(share * len(order))])]
+            parts = [w.take(np.isin(w.groups, learnt)) for w in views.values()]
+            X, y, groups = (np.concatenate([getattr(w, of) for w in parts]) for of in ("X", "y", "groups"))
+            ours = identify.CCAClassifier(
+                pretrained=MODELS / "every-cca",
+                widths=WIDTHS,
+                epochs=10,
+                learning_rate=5e-4,
+                hide=0.0,
+                seed=draw,
+            )
+            fitted: dict[str, Any] = {"ours": ours.fit(X, y, groups)}
+            if share == 0.5:
+                known = counted.take(np.isin(counted.groups, learnt))
+                fitted["boosting"] = identify.SummaryClassifier(seed=draw).fit(known)
+            w = counted.take(~np.isin(counted.groups, learnt))
+            for name, model in fitted.items():
+                said = _of_traces(model, w)
+                true = grouped(flows.cca[said.index].to_numpy(object), BEHAVIOUR)
+                f1 = f1_score(true, said, average="macro", labels=np.unique(true.astype(str)))
+                rows.append({"model": name, "share": share, "draw": draw, "traces": len(said), "f1": f1})
+                log(f"nebby: {rows[-1]}")
+    write("nebby", pd.DataFrame(rows))
+
+
+def _of_traces(model: Any, w: Windows) -> pd.Series:
+    """A name for each trace, by the mean of its windows' log-probabilities."""
+    likely = pd.DataFrame(np.log(np.maximum(model.predict_proba(w), 1e-9)), columns=model.classes_)
+    return likely.groupby(np.asarray(w.groups)).mean().idxmax(axis=1)
+
+
 def data(work: Work) -> None:
     for name in DATASETS:
         log(repr(work.dataset(name)))
@@ -856,7 +911,10 @@ STEPS = {
     "dragonfly": dragonfly,
     "rejection": left_out,
     "sim": simulated,
+    "nebby": nebby,
 }
+#: Steps that are run only if named.
+ONLY_NAMED = ("cca-scores", "every-scores", "nebby")
 
 
 def main() -> None:
@@ -869,7 +927,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of training; the model of seed 0 is kept")
     given = parser.parse_args()
-    for step in given.step or [name for name in STEPS if not name.endswith("-scores")]:
+    for step in given.step or [name for name in STEPS if name not in ONLY_NAMED]:
         log(step)
         STEPS[step](Work(given.work, given.seed))
         note_step("models", f"python data/models/build.py {step} --seed {given.seed}", step)
