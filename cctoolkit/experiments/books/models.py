@@ -272,8 +272,8 @@ def nebby(tables: Tables) -> str:
     """Macro F1 in Nebby's traces of settings that were not learnt from."""
     table = tables["nebby"]
     words = {"ours": "`every-cca`, trained on", "boosting": "boosting"}
-    of = {"low": "min", "high": "max", "f1": "mean"}
-    cells = table.groupby(["model", "share"]).f1.agg(**of).apply(_score, axis=1).reset_index(name="cell")
+    spread = table.groupby(["model", "share"]).f1.agg(low="min", high="max", f1="mean")
+    cells = spread.apply(_score, axis=1).reset_index(name="cell")
     scores = cells.pivot_table(index="model", columns="share", values="cell", aggfunc="first")
     scores = scores.rename(columns=lambda share: f"{100 * share:g} %").reindex(list(words)).fillna("")
     return markdown_table(scores.rename(words).rename_axis("classifier").reset_index(), labels=1)
