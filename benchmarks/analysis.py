@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import cctoolkit as cct
+from cctoolkit.capture.keys import AllKeys
 
 from .inputs import mawi_like
-from .measure import line, measure
+from .measure import line, measure, two_cores
 
 SMALL = 100_000
 
@@ -23,6 +25,17 @@ def analyse(path: Path) -> tuple[int, int, int]:
     largest = tcp.nlargest(10, "payload_fwd")["flow_id"]
     slots = cct.compute_slots(cap, slot_ms=100, flow_ids=largest)
     return len(flows), len(rtt), len(slots)
+
+
+def analyse_parts(path: Path) -> int:
+    """Flows and RTT samples, part by part; with a second core, the next part is read meanwhile."""
+    statistics, pairing, keys = cct.FlowStatistics(), cct.RttPairing(), AllKeys()
+    samples = 0
+    for part in cct.iter_capture(path, 250_000, ahead=True):
+        statistics.update(part)
+        samples += len(pairing.update(part.columns)["ts_ns"])
+        keys.add(part.keys)
+    return samples + len(statistics.result(keys.all()))
 
 
 def tshark(path: Path) -> None:
@@ -48,6 +61,10 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     line("read_capture", measure(lambda: cct.read_capture(path), runs), packets, "packets")
     _steps(cct.read_capture(path), runs)
     whole = line("all of it, and slots", measure(lambda: analyse(path), runs), packets, "packets")
+    if (os.cpu_count() or 1) > 1:
+        with two_cores():
+            parts = measure(lambda: analyse_parts(path), runs)
+        line("flows and RTTs, part by part, two cores", parts, packets, "packets")
     if shutil.which("tshark"):
         slow = measure(lambda: tshark(small), 2)
         line("tshark, the same fields", slow, SMALL, "packets", whole, reference_count=packets)

@@ -56,7 +56,7 @@ class Kernel:
 
     def __init__(self) -> None:
         self._rows = reader._Rows(frame_numbers=False)
-        self._out = headers.PacketColumns(**{name: self._rows.columns[name] for name in headers.PACKETS})
+        self._out = self._rows.packets()
         self._block = reader._Block()
         self._to_ip = encapsulation.compile_to_ip()
 

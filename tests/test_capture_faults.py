@@ -24,7 +24,7 @@ import pytest
 import zstandard
 
 import cctoolkit as cct
-from cctoolkit.capture import source
+from cctoolkit._support.threads import Ahead
 from cctoolkit.errors import CaptureFormatError, TruncatedCaptureWarning
 
 COMPRESS = {
@@ -123,13 +123,13 @@ def test_damage_reads_the_same_at_every_speed(
     whole = COMPRESS[compression](plain[: len(plain) // 4])
     pipe, random = tmp_path / "pipe", Random(5)
     os.mkfifo(pipe)
-    pieces, run = source._Readahead.__iter__, source._Readahead._run
+    pieces, run = Ahead.__iter__, Ahead._run
 
-    def late_reader(self: source._Readahead) -> Iterator[bytes]:
+    def late_reader(self: Ahead[bytes]) -> Iterator[bytes]:
         self._thread.join(0.2)
         yield from pieces(self)
 
-    def late_thread(self: source._Readahead) -> None:
+    def late_thread(self: Ahead[bytes]) -> None:
         time.sleep(0.05)
         run(self)
 
@@ -158,7 +158,7 @@ def test_damage_reads_the_same_at_every_speed(
         found = []
         for name, slow in (("__iter__", late_reader), ("_run", late_thread)):
             with monkeypatch.context() as patch:
-                patch.setattr(source._Readahead, name, slow)
+                patch.setattr(Ahead, name, slow)
                 found.append(read(path))
         feeder = threading.Thread(target=feed, args=(bytes(data),))
         feeder.start()

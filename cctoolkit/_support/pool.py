@@ -22,14 +22,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ..errors import CCToolkitError
+from .threads import cores
 from .waiting import progress_bar
 
-__all__ = ["cores", "in_processes", "results"]
-
-
-def cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+__all__ = ["in_processes", "results"]
 
 
 def in_processes(

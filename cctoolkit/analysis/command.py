@@ -70,7 +70,8 @@ def rtt(
 
         def found() -> Iterator[pd.DataFrame]:
             nonlocal first_ts_ns
-            for part in selected(iter_capture(capture, tunnel=tunnel), selection):  # type: ignore[arg-type]
+            read = iter_capture(capture, tunnel=tunnel, ahead=True)  # type: ignore[arg-type]
+            for part in selected(read, selection):
                 first_ts_ns = first_ts_ns or part.meta.first_ts_ns
                 table = samples_table(pairing.update(part.columns, part.keys), method.value)
                 if out.format is Format.table:

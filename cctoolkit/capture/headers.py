@@ -129,6 +129,7 @@ _Headers = namedtuple(
     "_Headers", "ip tcp protocol sport dport payload_bytes ip_headers later_fragment truncated"
 )
 SACK_BYTES = 24  # a row of `sacks`
+_LAST_TIME_NS = 2**63 - 1
 NO_SYN_OPTIONS = 0xFF00  # no MSS, no window scale, no SACK permitted
 
 
@@ -342,6 +343,45 @@ def _count(counts_at, which, more):
 
 @inlined
 @no_type_check
+def _plain(layer, p, end, wire_end, inner, row, sack_at):
+    """The headers of a frame as most are: TCP or UDP right behind an IP header without options.
+
+    Parameters and the result are those of :func:`_walk`, which gives the same for such a frame; of any other,
+    ``ip_headers`` is 0. Without this short way, decoding takes an eighth longer.
+    """
+    zero = np.int64(0)
+    ip = _Ip(zero, zero, zero, zero, zero, zero, zero)
+    tcp = _Tcp(zero, zero, zero, zero, zero, zero, False, np.int64(NO_SYN_OPTIONS), zero)
+    header_bytes = packet_bytes = protocol = sport = dport = payload = ip_headers = zero
+    truncated = False
+    if layer == IPV4 and end - p >= 20 and u8(p) == 0x45 and be16(p + 6) & 0x1FFF == 0:
+        ip = _ipv4(p)
+        protocol = u8(p + 9)
+        header_bytes = np.int64(20)
+        packet_bytes = be16(p + 2)
+    elif layer == IPV6 and end - p >= 40 and u8(p) >> 4 == 6:
+        ip = _ipv6(p)
+        protocol = u8(p + 6)
+        header_bytes = np.int64(40)
+        packet_bytes = be16(p + 4) + 40
+    if packet_bytes > header_bytes:  # else offload or a jumbogram
+        wire_end = min(wire_end, p + packet_bytes)
+        end = min(end, wire_end)
+        p += header_bytes
+        if protocol == TCP and end - p >= 20:
+            tcp, payload, truncated = _tcp(p, end, wire_end, row, sack_at)
+            ip_headers = np.int64(1)
+        elif protocol == UDP and end - p >= 8 and not inner:
+            payload = _udp_payload(p, end, wire_end)
+            ip_headers = np.int64(1)
+        if ip_headers:
+            sport = be16(p)
+            dport = be16(p + 2)
+    return _Headers(ip, tcp, protocol, sport, dport, payload, ip_headers, False, truncated)
+
+
+@kernel
+@no_type_check
 def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, at):
     """One frame's headers, from `layer` at `p` to the transport that :func:`decode_headers` describes.
 
@@ -473,20 +513,16 @@ def _flow_ends(headers):
         The row goes from b to a.
     """
     ip = headers.ip
-    # selected, not branched to: which it is, is a coin toss
     swapped = ip.src_lo > ip.dst_lo
     if ip.src_lo == ip.dst_lo:
         swapped = ip.src_hi > ip.dst_hi if ip.src_hi != ip.dst_hi else headers.sport > headers.dport
-    a_hi, a_lo, a_port = (
-        ip.dst_hi if swapped else ip.src_hi,
-        ip.dst_lo if swapped else ip.src_lo,
-        headers.dport if swapped else headers.sport,
-    )
-    b_hi, b_lo, b_port = (
-        ip.src_hi if swapped else ip.dst_hi,
-        ip.src_lo if swapped else ip.dst_lo,
-        headers.sport if swapped else headers.dport,
-    )
+    # exchanged by masks, since a branch would be a coin toss
+    flip = -np.int64(swapped)
+    hi = (ip.src_hi ^ ip.dst_hi) & flip
+    lo = (ip.src_lo ^ ip.dst_lo) & flip
+    port = (headers.sport ^ headers.dport) & flip
+    a_hi, a_lo, a_port = ip.src_hi ^ hi, ip.src_lo ^ lo, headers.sport ^ port
+    b_hi, b_lo, b_port = ip.dst_hi ^ hi, ip.dst_lo ^ lo, headers.dport ^ port
     ports = a_port << 32 | b_port << 16 | headers.protocol << 8 | ip.version
     return a_hi, a_lo, b_hi, b_lo, ports, swapped
 
@@ -512,7 +548,7 @@ def decode_headers(
     counts,
     to_ip,
 ):
-    """Decode `n` frames; return the rows and SACK blocks written, and the frames' original and captured bytes.
+    """Decode `n` frames.
 
     If a frame needs :func:`encapsulation.to_ip` and `to_ip` is 0, the number of rows is -1, and what was written is
     worth nothing.
@@ -545,6 +581,15 @@ def decode_headers(
         Added to, see :data:`COUNTS`.
     to_ip : int
         Address of the compiled :func:`encapsulation.to_ip`, or 0.
+
+    Returns
+    -------
+    rows, n_sacks : int
+        Rows and SACK blocks written.
+    wire_bytes, captured_bytes : int
+        The frames' original and captured bytes.
+    first_ts_ns, last_ts_ns : int
+        Least and greatest time of the rows; the greatest and least int64 if there are none.
     """
     # read from `out` in the loop, a column would have its references counted there
     c_ts_ns, c_seq, c_ack, c_tcp_flags, c_payload_bytes = (
@@ -565,6 +610,7 @@ def decode_headers(
     sacks_address = np.int64(sacks.ctypes.data)
     n_sacks = np.int64(0)
     wire_bytes = captured_bytes = n_ipv4 = n_tcp = n_udp = np.int64(0)
+    first_ts_ns, last_ts_ns = np.int64(_LAST_TIME_NS), np.int64(~_LAST_TIME_NS)
     for i in range(n):
         p = base + offset[i]
         end = p + caplen[i]
@@ -582,10 +628,12 @@ def decode_headers(
                 p += 14
         sack_at = sacks_address + n_sacks * SACK_BYTES
         key_at = keys_address + np.int64(k) * 8  # free until the headers are known
-        headers = _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, key_at)
+        headers = _plain(layer, p, end, wire_end, inner, row, sack_at)
+        if headers.ip_headers == 0:
+            headers = _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, key_at)
         ip, tcp = headers.ip, headers.tcp
         if headers.ip_headers < 0:
-            return np.int64(-1), n_sacks, wire_bytes, captured_bytes
+            return np.int64(-1), n_sacks, wire_bytes, captured_bytes, first_ts_ns, last_ts_ns
         if headers.truncated:
             counts[_TRUNCATED] += 1
         if headers.ip_headers == 0:
@@ -607,6 +655,8 @@ def decode_headers(
         n_sacks += tcp.n_sacks
 
         c_ts_ns[row] = ts_ns[i]
+        first_ts_ns = min(first_ts_ns, ts_ns[i])
+        last_ts_ns = max(last_ts_ns, ts_ns[i])
         c_seq[row] = tcp.seq
         c_ack[row] = tcp.ack
         c_tcp_flags[row] = tcp.flags
@@ -636,4 +686,4 @@ def decode_headers(
     counts[_IPV6] += rows - n_ipv4
     counts[_TCP] += n_tcp
     counts[_UDP] += n_udp
-    return rows, n_sacks, wire_bytes, captured_bytes
+    return rows, n_sacks, wire_bytes, captured_bytes, first_ts_ns, last_ts_ns

@@ -1,8 +1,8 @@
 """Reading captures: `read_capture` for a whole file, `iter_capture` for one of any size.
 
 Bytes are processed in blocks small enough for the cache: a framing kernel (:mod:`pcap`, :mod:`pcapng`) finds a few
-thousand frames, :mod:`headers` decodes them into rows, and :mod:`flow_ids` numbers their flows. With a second core, one
-block is decoded in a thread while the flows of the block before are numbered and the frames of the next one are found.
+thousand frames, :mod:`headers` decodes them into rows, and :mod:`flow_ids` numbers their flows. With a second core, a
+thread reads and decodes the next blocks while the flows of one are numbered.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import contextlib
 import copy
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any, Literal
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from .._support import waiting
 from .._support.state import aligned_zeros
+from .._support.threads import Ahead, cores
 from .._support.words import few
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
@@ -30,14 +31,15 @@ from .headers import COUNTS, KEY_WORDS, PacketColumns, decode_headers, link_name
 from .keys import CaptureMeta
 from .model import Capture
 from .pcap import HEADER_BYTES, MAX_FRAME_BYTES, PcapHeader, frame_pcap, parse_pcap_header
-from .source import ByteSource, open_source
+from .source import ByteSource, open_source, reads_twice
 
 __all__ = ["iter_capture", "read_capture"]
 
 #: How the note about a truncated or damaged file starts.
 DAMAGE_NOTE = "the file is truncated or damaged"
 _BLOCK_FRAMES = 8192  # enough to make kernel calls cheap, few enough for a core's cache
-_LEAST_SHARED = 1024  # frames worth the hand-over to another thread, some 30 µs
+_LEAST_SHARED = 1024  # frames in the first block that make a thread worth starting
+_BLOCKS_AHEAD = 2  # decoded, while the flows of another are numbered
 _FIRST_ROWS = 1 << 16
 _NO_FRAME_NUMBERS = np.empty(0, np.uint32)
 
@@ -54,13 +56,32 @@ class Frames:
 
 
 class _Block(Frames):
-    """Frames, and what decoding them gives besides rows of the packets table."""
+    """Frames, and where their rows are.
+
+    Attributes
+    ----------
+    columns : PacketColumns
+        The packets table as far as it is decoded, without flows.
+    first_row, rows : int
+        Those of these frames.
+    keys : int64 array
+        Keys of their flows, see :mod:`headers`.
+    sacks : int64 array
+        Their SACK blocks, see :func:`decode_headers`.
+    seen : int
+        Frames of the file so far.
+    fraction : float
+        Share of the file that has been read; 0: unknown.
+    """
+
+    columns: PacketColumns
 
     def __init__(self) -> None:
         super().__init__()
         self.keys = aligned_zeros((_BLOCK_FRAMES * KEY_WORDS,), np.int64)
         self.sacks = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
-        self.first_row = self.rows = 0
+        self.first_row = self.rows = self.seen = 0
+        self.fraction = 0.0
 
 
 class _PcapFramer:
@@ -241,42 +262,69 @@ def _allocate(dtypes: Mapping[str, npt.DTypeLike], rows: int) -> dict[str, np.nd
     }
 
 
-class _Rows:
-    """Growing columns."""
+class _Columns:
+    """Columns that grow.
 
-    def __init__(self, frame_numbers: bool) -> None:
-        dtypes = {**PACKETS, "frame": "uint32"} if frame_numbers else PACKETS
-        self.columns = _allocate(dtypes, _FIRST_ROWS)
+    Parameters
+    ----------
+    dtypes : mapping
+        Type of each column.
+    limit : int or None
+        Number of rows, if it is known.
+    """
+
+    def __init__(self, dtypes: Mapping[str, npt.DTypeLike], limit: int | None) -> None:
+        self._limit = limit
+        self.arrays = _allocate(dtypes, _FIRST_ROWS)
+
+    def reserve(self, n: int, more: int, fraction: float) -> bool:
+        """Make room for `more` rows behind `n`; return whether the arrays are new ones.
+
+        The `fraction` of the file read so far says how many more will follow. Memory that is never written costs
+        nothing, but copying at every growth would.
+        """
+        capacity = len(next(iter(self.arrays.values())))
+        if n + more <= capacity:
+            return False
+        capacity = max(n + more, capacity * 3 // 2)
+        if fraction > 0:
+            capacity = max(capacity, int(1.25 * n / fraction))
+        if self._limit is not None:
+            capacity = max(n + more, min(capacity, self._limit))
+        grown = _allocate({name: array.dtype for name, array in self.arrays.items()}, capacity)
+        for name, array in self.arrays.items():
+            grown[name][:n] = array[:n]
+        self.arrays = grown
+        return True
+
+
+_FLOW_NUMBERS = {name: PACKETS[name] for name in ("flow_id", "direction")}
+
+
+class _Rows:
+    """The rows of a part, without flows."""
+
+    def __init__(self, frame_numbers: bool, limit: int | None = None) -> None:
+        dtypes = {name: dtype for name, dtype in PACKETS.items() if name not in _FLOW_NUMBERS}
+        self._columns = _Columns({**dtypes, "frame": "uint32"} if frame_numbers else dtypes, limit)
+        self._packets = self.packets()
         self.n = 0
         self._frames = self._wire_bytes = self._captured_bytes = 0
         self._first_ts_ns, self._last_ts_ns = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._counts = np.zeros(len(COUNTS), np.int64)
         self._sacks: list[np.ndarray] = []
 
-    def reserve(self, more: int, fraction: float, limit: int | None) -> None:
-        """Make room for `more` rows; the `fraction` of the file read so far says how many more will follow.
-
-        Memory that is never written costs nothing, but copying at every growth would.
-        """
-        capacity = len(self.columns["ts_ns"])
-        if self.n + more <= capacity:
-            return
-        capacity = max(self.n + more, capacity * 3 // 2)
-        if fraction > 0:
-            capacity = max(capacity, int(1.25 * self.n / fraction))
-        if limit is not None:
-            capacity = max(self.n + more, min(capacity, limit))
-        grown = _allocate({name: column.dtype for name, column in self.columns.items()}, capacity)
-        for name, column in self.columns.items():
-            grown[name][: self.n] = column[: self.n]
-        self.columns = grown
-
     def packets(self) -> PacketColumns:
-        """The columns of the packets table."""
-        return PacketColumns(**{name: self.columns[name] for name in PACKETS})
+        """The columns of the packets table; those of flows are empty."""
+        arrays = self._columns.arrays
+        empty = {name: np.empty(0, dtype) for name, dtype in _FLOW_NUMBERS.items()}
+        return PacketColumns(**{name: arrays[name] if name in arrays else empty[name] for name in PACKETS})
 
-    def decode(self, block: _Block, inner: bool, first_frame: int, seed: np.uint64) -> None:
-        """Decode a block of frames after the existing rows, for which there must be room."""
+    def decode(self, block: _Block, inner: bool, seed: np.uint64) -> None:
+        """Decode a block of frames after the existing rows."""
+        if self._columns.reserve(self.n, block.n, block.fraction):
+            self._packets = self.packets()
+        block.columns = self._packets
         counts = self._counts.copy()
         arguments = (
             block.data,
@@ -287,24 +335,23 @@ class _Rows:
             block.link_type,
             block.n,
             inner,
-            first_frame,
-            self.packets(),
+            block.seen - block.n + 1,
+            self._packets,
             self.n,
             block.keys,
             seed,
-            self.columns.get("frame", _NO_FRAME_NUMBERS),
+            self._columns.arrays.get("frame", _NO_FRAME_NUMBERS),
             block.sacks,
         )
-        rows, n_sacks, wire_bytes, captured_bytes = decode_headers(*arguments, counts, compiled_to_ip())
-        if rows < 0:
+        found = decode_headers(*arguments, counts, compiled_to_ip())
+        if found[0] < 0:
             counts[:] = self._counts
-            rows, n_sacks, wire_bytes, captured_bytes = decode_headers(*arguments, counts, compile_to_ip())
+            found = decode_headers(*arguments, counts, compile_to_ip())
+        rows, n_sacks, wire_bytes, captured_bytes, first_ts_ns, last_ts_ns = found
         self._counts = counts
         block.first_row, block.rows = self.n, rows
-        if rows:
-            ts_ns = self.columns["ts_ns"][self.n : self.n + rows]  # still in the cache
-            self._first_ts_ns = min(self._first_ts_ns, int(ts_ns.min()))
-            self._last_ts_ns = max(self._last_ts_ns, int(ts_ns.max()))
+        self._first_ts_ns = min(self._first_ts_ns, first_ts_ns)
+        self._last_ts_ns = max(self._last_ts_ns, last_ts_ns)
         self.n += rows
         self._frames += block.n
         self._wire_bytes += wire_bytes
@@ -312,13 +359,10 @@ class _Rows:
         if n_sacks:
             self._sacks.append(block.sacks[:n_sacks].copy())
 
-    def number_flows(self, block: _Block, flows: FlowIds) -> None:
-        """Number the flows of a decoded block; blocks come in order."""
-        flows.assign(block.keys, block.rows, self.packets(), block.first_row)
-
-    def capture(self, meta: CaptureMeta, flows: FlowIds) -> Capture:
-        """The rows as a capture with the metadata `meta`."""
-        columns = {name: column[: self.n] for name, column in self.columns.items()}
+    def capture(self, meta: CaptureMeta, flows: FlowIds, numbers: Mapping[str, np.ndarray]) -> Capture:
+        """The rows as a capture with the metadata `meta`; `numbers` are the columns of flows."""
+        arrays = {**self._columns.arrays, **numbers}
+        columns = {name: arrays[name][: self.n] for name in (*PACKETS, *arrays.keys() - PACKETS.keys())}
         meta.frames, meta.wire_bytes, meta.captured_bytes = (
             self._frames,
             self._wire_bytes,
@@ -342,7 +386,7 @@ def _parts(
     tunnel: str,
     flow_timeout_s: float | None,
     frame_numbers: bool,
-) -> Iterator[Capture]:
+) -> Generator[Capture, None, None]:
     """Yield parts of `packets` rows (the last has fewer), or a single part if that is None; at least one part."""
     if tunnel not in ("outer", "inner"):
         raise ParameterError(f"tunnel: {tunnel!r} must be 'outer' or 'inner'")
@@ -362,76 +406,89 @@ def _parts(
         framer = _open_framer(source, meta)
         meta.format = framer.format
         flows = FlowIds(flow_timeout_s, retire=packets is not None)
-        threads = _Threads(stack)
-        seen = 0
-        block, other = _Block(), _Block()
-        # always one block ahead, so that the last part knows what follows its last packet
-        problem = framer.next_block(block, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
-        while True:
-            rows = _Rows(frame_numbers)
-            decoded = None  # the block whose flows have no numbers yet
-            while block.n and rows.n != packets:
-                rows.reserve(block.n, source.fraction, packets)
-                room = packets - rows.n - block.n if packets else _BLOCK_FRAMES
-                block.data = source.data
-                finish = threads.start(block.n, rows.decode, block, tunnel == "inner", seen + 1, flows.seed)
-                source.lend(finish)
-                seen += block.n
-                progress(source.fraction, seen)
-                if decoded is not None:
-                    rows.number_flows(decoded, flows)
-                if room <= 0:  # frames without a row may have left some
-                    finish()
-                    room = (packets or 0) - rows.n or packets or 0
-                problem = framer.next_block(other, min(_BLOCK_FRAMES, room))
-                finish()
-                decoded, block, other = block, other, block
-            if decoded is not None:
-                rows.number_flows(decoded, flows)
-            if block.n == 0 and (source.damage or problem):
-                _note_damage(source, meta, seen, problem)
-            yield rows.capture(copy.deepcopy(meta), flows)
-            if block.n == 0:
-                return
-            flows.next_part()
-
-
-class _Threads:
-    """One thread for calls that release the GIL, if there is a core for it; begun when it is first worth it."""
-
-    def __init__(self, stack: contextlib.ExitStack) -> None:
-        self._stack = stack
-        self._pool: ThreadPoolExecutor | None = None
-        self._cores = (
-            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        unused: list[_Block] = []
+        decoded = _decoded(
+            source, framer, meta, packets, tunnel == "inner", frame_numbers, flows.seed, unused
         )
-
-    def start(self, frames: int, function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
-        """Call a function about so many frames, and return what waits for its end."""
-        if frames >= _LEAST_SHARED and self._cores > 1:
-            if self._pool is None:
-                self._pool = self._stack.enter_context(ThreadPoolExecutor(1, "decode"))
-            try:
-                return self._pool.submit(function, *arguments).result
-            except RuntimeError:  # no thread can be started: too many, or too little memory
-                self._cores = 1
-        function(*arguments)
-        return _nothing
-
-
-def _nothing() -> None:
-    pass
+        numbers = _Columns(_FLOW_NUMBERS, packets)
+        for item in _ahead(decoded, source, stack):
+            if isinstance(item, _Block):
+                numbers.reserve(item.first_row, item.rows, item.fraction)
+                flows.assign(item.keys, item.rows, item.columns._replace(**numbers.arrays), item.first_row)
+                progress(item.fraction, item.seen)
+                unused.append(item)
+                continue
+            if item.damage is not None:
+                _note_damage(item)
+            yield item.rows.capture(item.meta, flows, numbers.arrays)
+            flows.next_part()
+            numbers = _Columns(_FLOW_NUMBERS, packets)
 
 
-def _note_damage(source: ByteSource, meta: CaptureMeta, whole: int, problem: str | None) -> None:
-    """Note and warn, once, that the file is truncated or damaged; the complete frames before are kept."""
-    reason = source.damage or problem
-    meta.truncated = True
-    meta.notes.append(
-        f"{DAMAGE_NOTE} at byte {source.position} ({reason}); the {whole} complete frames before are kept"
-    )
+@dataclass
+class _PartEnd:
+    """What comes behind the blocks of a part."""
+
+    rows: _Rows
+    meta: CaptureMeta
+    frames: int  #: of the file so far
+    position: int  #: in the file
+    damage: str | None  #: what is wrong with the file there
+
+
+def _decoded(
+    source: ByteSource,
+    framer: _PcapFramer | _PcapngFramer,
+    meta: CaptureMeta,
+    packets: int | None,
+    inner: bool,
+    frame_numbers: bool,
+    seed: np.uint64,
+    unused: list[_Block],
+) -> Iterator[_Block | _PartEnd]:
+    """Decode blocks of frames; `unused` are those that may be used again."""
+    seen = 0
+    block = _Block()
+    # always one block ahead, so that the last part knows what follows its last packet
+    problem = framer.next_block(block, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
+    while True:
+        rows = _Rows(frame_numbers, packets)
+        while block.n and rows.n != packets:
+            seen += block.n
+            block.data, block.seen, block.fraction = source.data, seen, source.fraction
+            rows.decode(block, inner, seed)
+            yield block
+            block = unused.pop() if unused else _Block()
+            room = packets - rows.n or packets if packets else _BLOCK_FRAMES
+            problem = framer.next_block(block, min(_BLOCK_FRAMES, room))
+        damage = None if block.n else source.damage or problem
+        yield _PartEnd(rows, copy.deepcopy(meta), seen, source.position, damage)
+        if block.n == 0:
+            return
+
+
+def _ahead(
+    decoded: Iterator[_Block | _PartEnd], source: ByteSource, stack: contextlib.ExitStack
+) -> Iterable[_Block | _PartEnd]:
+    """`decoded` in a thread, if there is a core for it, enough to decode, and the bytes do not come slowly."""
+    first = next(decoded)
+    yield first
+    if cores() > 1 and isinstance(first, _Block) and first.n >= _LEAST_SHARED and not source.may_wait:
+        with contextlib.suppress(RuntimeError):  # no thread can be started
+            ahead = Ahead(decoded, _BLOCKS_AHEAD, "decode")
+            stack.callback(ahead.stop)
+            yield from ahead
+            return
+    yield from decoded
+
+
+def _note_damage(end: _PartEnd) -> None:
+    """Note and warn that the file is truncated or damaged; the complete frames before are kept."""
+    what = f"at byte {end.position} ({end.damage}); the {end.frames} complete frames before are kept"
+    end.meta.truncated = True
+    end.meta.notes.append(f"{DAMAGE_NOTE} {what}")
     warnings.warn(
-        f"{source.path}: byte {source.position}: {reason}; the {whole} complete frames before are kept",
+        f"{end.meta.path}: byte {end.position}: {end.damage}; the {end.frames} complete frames before are kept",
         TruncatedCaptureWarning,
         stacklevel=4,
     )
@@ -523,6 +580,7 @@ def iter_capture(
     tunnel: Literal["outer", "inner"] = "outer",
     flow_timeout_s: float | None = 600.0,
     frame_numbers: bool = False,
+    ahead: bool = False,
 ) -> Iterator[Capture]:
     """Read a capture of any size in parts of `packets` packets.
 
@@ -537,6 +595,9 @@ def iter_capture(
         As for :func:`read_capture`, which lists errors and warnings too.
     packets : int
         Packets per part.
+    ahead : bool
+        Read the next part while this one is used, if there is a second core and `path` is a file. This pays where each
+        part is analysed for as long as it takes to read it. Memory then holds two parts more.
 
     Yields
     ------
@@ -554,4 +615,21 @@ def iter_capture(
     >>> [len(part) for part in cct.iter_capture(trace, packets=4_000)]
     [4000, 4000, 2000]
     """
-    return _parts(path, packets, tunnel, flow_timeout_s, frame_numbers)
+    parts = _parts(path, packets, tunnel, flow_timeout_s, frame_numbers)
+    # from a pipe, a loop that is interrupted would wait for the program at its other end
+    if ahead and cores() > 1 and not hasattr(path, "read") and reads_twice(path):
+        return _read_ahead(parts)
+    return parts
+
+
+def _read_ahead(parts: Generator[Capture, None, None]) -> Iterator[Capture]:
+    try:
+        ahead = Ahead(parts, 1, "read")
+    except RuntimeError:  # no thread can be started
+        yield from parts
+        return
+    try:
+        yield from ahead
+    finally:
+        ahead.stop()
+        parts.close()

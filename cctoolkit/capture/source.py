@@ -11,16 +11,15 @@ import io
 import itertools
 import lzma
 import os
-import queue
 import stat
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import IO, Any
 
 import numpy as np
 
+from .._support.threads import Ahead
 from ..errors import CaptureFormatError, ParameterError
 
 __all__ = ["ByteSource", "open_source", "read_pieces_into", "reads_twice", "zstd"]
@@ -137,11 +136,13 @@ class ByteSource:
     Attributes
     ----------
     data : uint8 array
-        The window, valid until the second call of :meth:`more` from now on, which reuses its memory.
+        The window, valid until the next call of :meth:`more`.
     start : int
         Index of the first unread byte in `data`.
     damage : str or None
         Why the stream ended early: a read failed, or the compressed data is truncated or corrupt. None if it did not.
+    may_wait : bool
+        The bytes may come as slowly as another program writes them.
     """
 
     def __init__(
@@ -156,10 +157,10 @@ class ByteSource:
         self.data = data
         self.start = 0
         self.damage: str | None = None
+        self.may_wait = False
         self._dropped = 0  # bytes of the stream before data[0]
         self._read_into = read_into
-        self._buffer = self._spare = _NOTHING
-        self._lent: tuple[np.ndarray, Callable[[], None]] = (_NOTHING, _nothing)
+        self._buffer = _NOTHING
         self._close: Callable[[], None] | None = None
         self._file_bytes = 0  # as stored; 0: unknown
         self._file_position: Callable[[], int] | None = None
@@ -182,19 +183,13 @@ class ByteSource:
         """Number of unread bytes in the window."""
         return len(self.data) - self.start
 
-    def lend(self, wait: Callable[[], None]) -> None:
-        """Keep the memory of the present window as it is until `wait`, which waits for another thread, has returned."""
-        self._lent = (self._buffer, wait)
-
     def more(self) -> bool:
         """Append the next bytes to the unread ones; False at the end of the stream."""
         unread = self.data[self.start :]
         kept = len(unread)
-        buffer, self._spare = self._spare, self._buffer
-        if 2 * kept >= len(buffer):  # the first times, and for a block larger than the window
+        buffer = self._buffer
+        if 2 * kept >= len(buffer):  # the first time, and for a block larger than the window
             buffer = np.empty(max(_WINDOW_BYTES, 4 * kept), np.uint8)
-        elif buffer is self._lent[0]:
-            self._lent[1]()
         buffer[:kept] = unread
         try:
             n = self._read_into(buffer.data[kept:])
@@ -224,7 +219,7 @@ class ByteSource:
         if self._close is not None:
             self._close()
             self._close = None
-        self.data = self._buffer = self._spare = _NOTHING
+        self.data = self._buffer = _NOTHING
         self._read_into = _read_nothing
 
     def __enter__(self) -> ByteSource:
@@ -258,49 +253,12 @@ def read_pieces_into(pieces: Iterable[bytes]) -> Callable[[memoryview], int]:
     return read_into
 
 
-class _Readahead:
-    """Runs an iterator in a thread, a few pieces ahead of the consumer."""
-
-    def __init__(self, pieces: Iterator[bytes], on_damage: Callable[[str], None]) -> None:
-        self._queue: queue.Queue[bytes | None] = queue.Queue(_PIECES_AHEAD)
-        self._stop = threading.Event()
-        self._pieces = pieces
-        self._on_damage = on_damage
-        self._damage: str | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="decompress", daemon=True)
-        self._thread.start()
-
-    def _put(self, item: bytes | None) -> None:
-        while not self._stop.is_set():
-            with suppress(queue.Full):
-                self._queue.put(item, timeout=0.2)
-                return
-
-    def _run(self) -> None:
-        try:
-            for piece in self._pieces:
-                self._put(piece)
-                if self._stop.is_set():
-                    return
-        except _decompression_errors() as err:
-            self._damage = _one_line(err)
-        except BaseException as err:  # such as an I/O error: raised again in the consumer
-            self._failure = err
-        finally:
-            self._put(None)
-
-    def __iter__(self) -> Iterator[bytes]:
-        while (piece := self._queue.get()) is not None:
-            yield piece
-        if self._damage is not None:  # told here, not in the thread, which is ahead by an amount that varies
-            self._on_damage(self._damage)
-        if self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
+def _until_damage(pieces: Iterable[bytes], on_damage: Callable[[str], None]) -> Iterator[bytes]:
+    """The pieces, up to an error of the decompressor."""
+    try:
+        yield from pieces
+    except _decompression_errors() as err:
+        on_damage(_one_line(err))
 
 
 def _file_into(file: IO[bytes], head: bytes) -> Callable[[memoryview], int]:
@@ -363,6 +321,7 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         source = ByteSource(name, "none", _file_into(file, head))
         source._close = close_file
         source._file_bytes = _stored_bytes(file)
+        source.may_wait = _may_wait(file)
         with suppress(OSError, AttributeError):  # a pipe
             source._dropped = file.tell() - len(head)
         return source
@@ -372,13 +331,18 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
     def damaged(reason: str) -> None:
         source.damage = f"the {compression} data is damaged: {reason}"
 
-    ahead = _Readahead(_decompressed(file, head, compression), damaged)
-    source._read_into = read_pieces_into(ahead)
+    pieces: Iterable[bytes] = _decompressed(file, head, compression)
+    stop = _nothing
+    with suppress(RuntimeError):  # no thread can be started
+        pieces = ahead = Ahead(iter(pieces), _PIECES_AHEAD, "decompress")
+        stop = ahead.stop
+    source._read_into = read_pieces_into(_until_damage(pieces, damaged))
     source._file_bytes = _stored_bytes(file)
     source._file_position = file.tell
+    source.may_wait = _may_wait(file)
 
     def close() -> None:
-        ahead.stop()
+        stop()
         close_file()
 
     source._close = close
@@ -411,6 +375,14 @@ def _read_exactly(file: IO[bytes], n: int) -> bytes:
             raise ParameterError("path: the file object is in text mode, expected binary")
         out += piece
     return out
+
+
+def _may_wait(file: IO[bytes]) -> bool:
+    """Whether this is a pipe, a terminal or the like."""
+    try:
+        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except (OSError, AttributeError, ValueError):  # an object without a file
+        return False
 
 
 def _stored_bytes(file: IO[bytes]) -> int:

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .._support.pool import cores
+from .._support.threads import cores
 from .._support.version import __version__
 from .code_hash import ROOT
 

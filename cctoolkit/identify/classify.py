@@ -255,7 +255,7 @@ def _parts(
     """The selected packets, part by part, up to a number of packets of a file."""
     if isinstance(source, Capture):
         return selected([source], selection)
-    return selected(_first(iter_capture(source, _PACKETS, **reading), packets), selection)
+    return selected(_first(iter_capture(source, _PACKETS, ahead=True, **reading), packets), selection)
 
 
 def _first(parts: Iterator[Capture], packets: int | None) -> Iterator[Capture]:

@@ -16,7 +16,8 @@ import pandas as pd
 from .._support import arguments, parquet
 from .._support.atomic import check_target, replacing
 from .._support.documents import read_json
-from .._support.pool import cores, in_processes
+from .._support.pool import in_processes
+from .._support.threads import cores
 from .._support.version import __version__
 from .._support.waiting import progress_bar
 from ..analysis.slots import compute_slots

@@ -311,7 +311,7 @@ def _whole_parts(
         if reading:
             raise ParameterError(f"{next(iter(reading))}: cannot be used with a capture that is already read")
         return iter([source])
-    return iter_capture(source, packets, **reading)
+    return iter_capture(source, packets, ahead=True, **reading)
 
 
 def summarise(

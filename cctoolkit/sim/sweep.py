@@ -17,7 +17,8 @@ import pandas as pd
 
 from .._support import parquet
 from .._support.fingerprint import fingerprint
-from .._support.pool import cores, in_processes
+from .._support.pool import in_processes
+from .._support.threads import cores
 from .._support.version import __version__
 from .._support.waiting import progress_bar
 from ..errors import CCToolkitError, ParameterError, SchemaError

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from .._support.atomic import replacing
-from .._support.pool import cores, in_processes
+from .._support.pool import in_processes
+from .._support.threads import cores
 from .._support.version import __version__
 from .._support.waiting import progress_bar
 from ..errors import CCToolkitError, ParameterError

@@ -135,7 +135,7 @@ _Decoding = Any  # a tuple: a frame's arrays, its row, and what the kernel write
 def _decoding(link_type: int) -> _Decoding:
     rows, frames = reader._Rows(frame_numbers=False), reader._Block()
     frames.link_type[:] = link_type
-    out = headers.PacketColumns(**{name: rows.columns[name] for name in headers.PACKETS})
+    out = rows.packets()
     arrays = (frames.offset, frames.caplen, frames.wirelen, frames.ts_ns, frames.link_type)
     to_ip = encapsulation.compile_to_ip()
     return arrays, out, frames.keys, reader._NO_FRAME_NUMBERS, frames.sacks, rows._counts, to_ip
@@ -156,7 +156,7 @@ def _decode(memory, start, size, context, state):
         wirelen[0] = size + 1400
     inner = _below(state, 2) == 0
     counts[:] = 0
-    rows, n_sacks, wire_bytes, captured_bytes = headers.decode_headers(
+    rows, n_sacks, wire_bytes, captured_bytes, _, _ = headers.decode_headers(
         memory, offset, caplen, wirelen, ts_ns, link_type, 1, inner, 1, out, 0, keys, np.uint64(1), no_numbers,
         sacks, counts, to_ip,
     )  # fmt: skip

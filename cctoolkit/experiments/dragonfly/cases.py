@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..._support.pool import cores, in_processes
+from ..._support.pool import in_processes
+from ..._support.threads import cores
 from ...errors import ParameterError
 from ...identify import SlotDataset, Windows
 from ...identify.windows import joined
