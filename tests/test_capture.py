@@ -125,6 +125,45 @@ def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: i
         assert one.sacks.equals(two.sacks)
 
 
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_reading_ahead_changes_nothing(seed: int, tmp_path: Path, two_cores: None) -> None:
+    path = tmp_path / "made"
+    path.write_bytes(made_file(seed))
+    found = []
+    for ahead in (False, True):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", TruncatedCaptureWarning)
+            parts = list(cct.iter_capture(path, 7, ahead=ahead))
+        found.append((parts, [str(w.message) for w in caught]))
+    (parts, notes), (parts_ahead, notes_ahead) = found
+    assert notes == notes_ahead
+    for one, two in zip(parts, parts_ahead, strict=True):
+        assert_same(one, two)
+        assert one.meta == two.meta
+
+
+def test_a_loop_that_ends_early_ends_its_threads(tmp_path: Path, two_cores: None) -> None:
+    path = cct.synth_mawi(tmp_path / "long.pcap", 50_000, seed=1)
+    before = threading.active_count()
+    parts = cct.iter_capture(path, 2_000, ahead=True)
+    assert len(next(parts)) == 2_000
+    assert threading.active_count() > before
+    parts.close()  # type: ignore[attr-defined]  # as leaving the loop does
+    assert threading.active_count() == before
+
+
+def test_reading_ahead_reports_what_is_no_capture(tmp_path: Path, two_cores: None) -> None:
+    path = tmp_path / "text.pcap"
+    path.write_text("this is no capture at all")
+    with pytest.raises(CaptureFormatError, match="expected a pcap or pcapng header"):
+        list(cct.iter_capture(path, ahead=True))
+
+
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.integers(1, 50))
 def test_parts_are_the_whole(seed: int, packets: int) -> None:
