@@ -55,9 +55,7 @@ class Kernel:
     """`decode_headers` on one frame at a time."""
 
     def __init__(self) -> None:
-        self._rows = reader._Rows(frame_numbers=False)
-        self._out = self._rows.packets()
-        self._block = reader._Block()
+        self._block = reader._Block(frame_numbers=False)
         self._to_ip = encapsulation.compile_to_ip()
 
     def __call__(self, data: np.ndarray, wire_bytes: int, link_type: int, inner: bool) -> None:
@@ -73,13 +71,13 @@ class Kernel:
             1,
             inner,
             1,
-            self._out,
+            frames.columns,
             0,
             frames.keys,
             np.uint64(1),
-            reader._NO_FRAME_NUMBERS,
-            frames.sacks,
-            self._rows._counts,
+            frames.frame,
+            frames._sacks,
+            frames.counts,
             self._to_ip,
         )
 

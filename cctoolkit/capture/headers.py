@@ -346,8 +346,21 @@ def _count(counts_at, which, more):
 def _plain(layer, p, end, wire_end, inner, row, sack_at):
     """The headers of a frame as most are: TCP or UDP right behind an IP header without options.
 
-    Parameters and the result are those of :func:`_walk`, which gives the same for such a frame; of any other,
-    ``ip_headers`` is 0. Without this short way, decoding takes an eighth longer.
+    :func:`_walk` gives the same for such a frame. Without this short way, decoding takes an eighth longer.
+
+    Parameters
+    ----------
+    layer, p, end, wire_end : int64
+        As :func:`encapsulation.to_ip`.
+    inner : bool
+        As :func:`decode_headers`.
+    row, sack_at : uint64, int64
+        As :func:`_tcp_options`.
+
+    Returns
+    -------
+    _Headers
+        ``ip_headers`` is 0 for any other frame.
     """
     zero = np.int64(0)
     ip = _Ip(zero, zero, zero, zero, zero, zero, zero)

@@ -41,7 +41,6 @@ _BLOCK_FRAMES = 8192  # enough to make kernel calls cheap, few enough for a core
 _LEAST_SHARED = 1024  # frames in the first block that make a thread worth starting
 _BLOCKS_AHEAD = 2  # decoded, while the flows of another are numbered
 _FIRST_ROWS = 1 << 16
-_NO_FRAME_NUMBERS = np.empty(0, np.uint32)
 
 
 class Frames:
@@ -56,32 +55,72 @@ class Frames:
 
 
 class _Block(Frames):
-    """Frames, and where their rows are.
+    """Frames, and their rows.
+
+    Parameters
+    ----------
+    frame_numbers : bool
+        Note the number of each row's frame.
 
     Attributes
     ----------
     columns : PacketColumns
-        The packets table as far as it is decoded, without flows.
-    first_row, rows : int
-        Those of these frames.
+        Their part of the packets table.
+    frame : uint32 array
+        Number of each row's frame, or empty.
+    rows : int
+        How many there are.
     keys : int64 array
         Keys of their flows, see :mod:`headers`.
-    sacks : int64 array
+    sacks : int64 array, shape (n_sacks, 3)
         Their SACK blocks, see :func:`decode_headers`.
+    counts : int64 array
+        See :data:`headers.COUNTS`.
+    wire_bytes, captured_bytes, first_ts_ns, last_ts_ns : int
+        As :func:`decode_headers` returns them.
     seen : int
-        Frames of the file so far.
+        Frames of the file so far, with these.
     fraction : float
         Share of the file that has been read; 0: unknown.
     """
 
-    columns: PacketColumns
-
-    def __init__(self) -> None:
+    def __init__(self, frame_numbers: bool) -> None:
         super().__init__()
+        self.columns = PacketColumns(**_allocate(PACKETS, _BLOCK_FRAMES))
+        self.frame = np.empty(_BLOCK_FRAMES if frame_numbers else 0, np.uint32)
         self.keys = aligned_zeros((_BLOCK_FRAMES * KEY_WORDS,), np.int64)
-        self.sacks = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
-        self.first_row = self.rows = self.seen = 0
+        self._sacks = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
+        self.counts = np.zeros(len(COUNTS), np.int64)
+        self.seen = 0
         self.fraction = 0.0
+
+    def decode(self, inner: bool, seed: np.uint64) -> None:
+        """Decode the frames; parameters as of :func:`decode_headers`."""
+        arguments = (
+            self.data,
+            self.offset,
+            self.caplen,
+            self.wirelen,
+            self.ts_ns,
+            self.link_type,
+            self.n,
+            inner,
+            self.seen - self.n + 1,
+            self.columns,
+            0,
+            self.keys,
+            seed,
+            self.frame,
+            self._sacks,
+            self.counts,
+        )
+        self.counts[:] = 0
+        found = decode_headers(*arguments, compiled_to_ip())
+        if found[0] < 0:
+            self.counts[:] = 0
+            found = decode_headers(*arguments, compile_to_ip())
+        self.rows, n_sacks, self.wire_bytes, self.captured_bytes, self.first_ts_ns, self.last_ts_ns = found
+        self.sacks = self._sacks[:n_sacks]
 
 
 class _PcapFramer:
@@ -262,114 +301,68 @@ def _allocate(dtypes: Mapping[str, npt.DTypeLike], rows: int) -> dict[str, np.nd
     }
 
 
-class _Columns:
-    """Columns that grow.
+class _Rows:
+    """The rows of a part, in columns that grow.
 
     Parameters
     ----------
-    dtypes : mapping
-        Type of each column.
+    frame_numbers : bool
+        Whether there is a column ``frame``.
     limit : int or None
         Number of rows, if it is known.
     """
 
-    def __init__(self, dtypes: Mapping[str, npt.DTypeLike], limit: int | None) -> None:
+    def __init__(self, frame_numbers: bool, limit: int | None) -> None:
         self._limit = limit
-        self.arrays = _allocate(dtypes, _FIRST_ROWS)
-
-    def reserve(self, n: int, more: int, fraction: float) -> bool:
-        """Make room for `more` rows behind `n`; return whether the arrays are new ones.
-
-        The `fraction` of the file read so far says how many more will follow. Memory that is never written costs
-        nothing, but copying at every growth would.
-        """
-        capacity = len(next(iter(self.arrays.values())))
-        if n + more <= capacity:
-            return False
-        capacity = max(n + more, capacity * 3 // 2)
-        if fraction > 0:
-            capacity = max(capacity, int(1.25 * n / fraction))
-        if self._limit is not None:
-            capacity = max(n + more, min(capacity, self._limit))
-        grown = _allocate({name: array.dtype for name, array in self.arrays.items()}, capacity)
-        for name, array in self.arrays.items():
-            grown[name][:n] = array[:n]
-        self.arrays = grown
-        return True
-
-
-_FLOW_NUMBERS = {name: PACKETS[name] for name in ("flow_id", "direction")}
-
-
-class _Rows:
-    """The rows of a part, without flows."""
-
-    def __init__(self, frame_numbers: bool, limit: int | None = None) -> None:
-        dtypes = {name: dtype for name, dtype in PACKETS.items() if name not in _FLOW_NUMBERS}
-        self._columns = _Columns({**dtypes, "frame": "uint32"} if frame_numbers else dtypes, limit)
-        self._packets = self.packets()
-        self.n = 0
-        self._frames = self._wire_bytes = self._captured_bytes = 0
+        self._columns = _allocate({**PACKETS, "frame": "uint32"} if frame_numbers else PACKETS, _FIRST_ROWS)
+        self._n = self._frames = self._wire_bytes = self._captured_bytes = 0
         self._first_ts_ns, self._last_ts_ns = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._counts = np.zeros(len(COUNTS), np.int64)
         self._sacks: list[np.ndarray] = []
 
-    def packets(self) -> PacketColumns:
-        """The columns of the packets table; those of flows are empty."""
-        arrays = self._columns.arrays
-        empty = {name: np.empty(0, dtype) for name, dtype in _FLOW_NUMBERS.items()}
-        return PacketColumns(**{name: arrays[name] if name in arrays else empty[name] for name in PACKETS})
+    def _reserve(self, more: int, fraction: float) -> None:
+        """Make room for `more` rows; the `fraction` of the file read so far says how many more will follow.
 
-    def decode(self, block: _Block, inner: bool, seed: np.uint64) -> None:
-        """Decode a block of frames after the existing rows."""
-        if self._columns.reserve(self.n, block.n, block.fraction):
-            self._packets = self.packets()
-        block.columns = self._packets
-        counts = self._counts.copy()
-        arguments = (
-            block.data,
-            block.offset,
-            block.caplen,
-            block.wirelen,
-            block.ts_ns,
-            block.link_type,
-            block.n,
-            inner,
-            block.seen - block.n + 1,
-            self._packets,
-            self.n,
-            block.keys,
-            seed,
-            self._columns.arrays.get("frame", _NO_FRAME_NUMBERS),
-            block.sacks,
-        )
-        found = decode_headers(*arguments, counts, compiled_to_ip())
-        if found[0] < 0:
-            counts[:] = self._counts
-            found = decode_headers(*arguments, counts, compile_to_ip())
-        rows, n_sacks, wire_bytes, captured_bytes, first_ts_ns, last_ts_ns = found
-        self._counts = counts
-        block.first_row, block.rows = self.n, rows
-        self._first_ts_ns = min(self._first_ts_ns, first_ts_ns)
-        self._last_ts_ns = max(self._last_ts_ns, last_ts_ns)
-        self.n += rows
+        Memory that is never written costs nothing, but copying at every growth would.
+        """
+        capacity = len(self._columns["ts_ns"])
+        if self._n + more <= capacity:
+            return
+        capacity = max(self._n + more, capacity * 3 // 2)
+        if fraction > 0:
+            capacity = max(capacity, int(1.25 * self._n / fraction))
+        if self._limit is not None:
+            capacity = max(self._n + more, min(capacity, self._limit))
+        grown = _allocate({name: column.dtype for name, column in self._columns.items()}, capacity)
+        for name, column in self._columns.items():
+            grown[name][: self._n] = column[: self._n]
+        self._columns = grown
+
+    def take(self, block: _Block) -> None:
+        """Append the rows of a block."""
+        n = block.rows
+        self._reserve(n, block.fraction)
+        begin, end = self._n, self._n + n
+        for name, column in self._columns.items():
+            column[begin:end] = (block.frame if name == "frame" else getattr(block.columns, name))[:n]
+        if len(block.sacks):
+            sacks = block.sacks.copy()
+            sacks[:, 0] += begin
+            self._sacks.append(sacks)
+        self._n = end
+        self._counts += block.counts
         self._frames += block.n
-        self._wire_bytes += wire_bytes
-        self._captured_bytes += captured_bytes
-        if n_sacks:
-            self._sacks.append(block.sacks[:n_sacks].copy())
+        self._wire_bytes += block.wire_bytes
+        self._captured_bytes += block.captured_bytes
+        self._first_ts_ns = min(self._first_ts_ns, block.first_ts_ns)
+        self._last_ts_ns = max(self._last_ts_ns, block.last_ts_ns)
 
-    def capture(self, meta: CaptureMeta, flows: FlowIds, numbers: Mapping[str, np.ndarray]) -> Capture:
-        """The rows as a capture with the metadata `meta`; `numbers` are the columns of flows."""
-        arrays = {**self._columns.arrays, **numbers}
-        columns = {name: arrays[name][: self.n] for name in (*PACKETS, *arrays.keys() - PACKETS.keys())}
-        meta.frames, meta.wire_bytes, meta.captured_bytes = (
-            self._frames,
-            self._wire_bytes,
-            self._captured_bytes,
-        )
-        meta.packets = self.n
-        if self.n:
+    def capture(self, meta: CaptureMeta, flows: FlowIds) -> Capture:
+        """The rows as a capture with the metadata `meta`."""
+        columns = {name: column[: self._n] for name, column in self._columns.items()}
+        meta.frames, meta.packets = self._frames, self._n
+        meta.wire_bytes, meta.captured_bytes = self._wire_bytes, self._captured_bytes
+        if self._n:
             meta.first_ts_ns, meta.last_ts_ns = self._first_ts_ns, self._last_ts_ns
         meta.counts = dict(zip(COUNTS, self._counts.tolist(), strict=True))
         if meta.counts["other_link_type"]:
@@ -410,26 +403,25 @@ def _parts(
         decoded = _decoded(
             source, framer, meta, packets, tunnel == "inner", frame_numbers, flows.seed, unused
         )
-        numbers = _Columns(_FLOW_NUMBERS, packets)
+        rows = _Rows(frame_numbers, packets)
         for item in _ahead(decoded, source, stack):
             if isinstance(item, _Block):
-                numbers.reserve(item.first_row, item.rows, item.fraction)
-                flows.assign(item.keys, item.rows, item.columns._replace(**numbers.arrays), item.first_row)
+                flows.assign(item.keys, item.rows, item.columns, 0)
+                rows.take(item)
                 progress(item.fraction, item.seen)
                 unused.append(item)
                 continue
             if item.damage is not None:
                 _note_damage(item)
-            yield item.rows.capture(item.meta, flows, numbers.arrays)
+            yield rows.capture(item.meta, flows)
             flows.next_part()
-            numbers = _Columns(_FLOW_NUMBERS, packets)
+            rows = _Rows(frame_numbers, packets)
 
 
 @dataclass
 class _PartEnd:
     """What comes behind the blocks of a part."""
 
-    rows: _Rows
     meta: CaptureMeta
     frames: int  #: of the file so far
     position: int  #: in the file
@@ -448,21 +440,22 @@ def _decoded(
 ) -> Iterator[_Block | _PartEnd]:
     """Decode blocks of frames; `unused` are those that may be used again."""
     seen = 0
-    block = _Block()
+    block = _Block(frame_numbers)
     # always one block ahead, so that the last part knows what follows its last packet
     problem = framer.next_block(block, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
     while True:
-        rows = _Rows(frame_numbers, packets)
-        while block.n and rows.n != packets:
+        rows = 0
+        while block.n and rows != packets:
             seen += block.n
             block.data, block.seen, block.fraction = source.data, seen, source.fraction
-            rows.decode(block, inner, seed)
+            block.decode(inner, seed)
+            rows += block.rows
             yield block
-            block = unused.pop() if unused else _Block()
-            room = packets - rows.n or packets if packets else _BLOCK_FRAMES
+            block = unused.pop() if unused else _Block(frame_numbers)
+            room = packets - rows or packets if packets else _BLOCK_FRAMES
             problem = framer.next_block(block, min(_BLOCK_FRAMES, room))
         damage = None if block.n else source.damage or problem
-        yield _PartEnd(rows, copy.deepcopy(meta), seen, source.position, damage)
+        yield _PartEnd(copy.deepcopy(meta), seen, source.position, damage)
         if block.n == 0:
             return
 
@@ -473,13 +466,12 @@ def _ahead(
     """`decoded` in a thread, if there is a core for it, enough to decode, and the bytes do not come slowly."""
     first = next(decoded)
     yield first
+    items: Iterable[_Block | _PartEnd] = decoded
     if cores() > 1 and isinstance(first, _Block) and first.n >= _LEAST_SHARED and not source.may_wait:
         with contextlib.suppress(RuntimeError):  # no thread can be started
-            ahead = Ahead(decoded, _BLOCKS_AHEAD, "decode")
+            items = ahead = Ahead(decoded, _BLOCKS_AHEAD, "decode")
             stack.callback(ahead.stop)
-            yield from ahead
-            return
-    yield from decoded
+    yield from items
 
 
 def _note_damage(end: _PartEnd) -> None:

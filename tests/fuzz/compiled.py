@@ -133,12 +133,11 @@ _Decoding = Any  # a tuple: a frame's arrays, its row, and what the kernel write
 
 
 def _decoding(link_type: int) -> _Decoding:
-    rows, frames = reader._Rows(frame_numbers=False), reader._Block()
+    frames = reader._Block(frame_numbers=False)
     frames.link_type[:] = link_type
-    out = rows.packets()
     arrays = (frames.offset, frames.caplen, frames.wirelen, frames.ts_ns, frames.link_type)
     to_ip = encapsulation.compile_to_ip()
-    return arrays, out, frames.keys, reader._NO_FRAME_NUMBERS, frames.sacks, rows._counts, to_ip
+    return arrays, frames.columns, frames.keys, frames.frame, frames._sacks, frames.counts, to_ip
 
 
 @numba.njit
