@@ -118,8 +118,41 @@ def test_whatever_way_a_name_takes(using: str, lower: str, tmp_path: Path) -> No
     assert one != two
 
 
+METHODS = """class Queue{bases}:
+    def __init__(self):
+        self.kept = []
+
+    def put(self, x):
+        self.kept.append(x)
+
+    def show(self):
+        return {n}
+"""
+
+
 @pytest.mark.parametrize(
-    ("name", "counts"), [("codel", True), ("fair", True), ("red", False), ("Fair", False)]
+    ("using", "bases", "counts"),
+    [
+        ("Queue().put(1)", "", False),
+        ("Queue().show()", "", True),
+        ("getattr(Queue(), 'show')()", "", True),
+        ("Queue().put(1)", "(list)", True),  # a library may call any method of its own classes
+    ],
+)
+def test_a_method_counts_where_it_is_named(tmp_path: Path, using: str, bases: str, counts: bool) -> None:
+    one, two = (
+        toy(
+            tmp_path / str(n),
+            measure=f"from .lower import Queue\n\nMEASURED = {using}\n",
+            lower=METHODS.format(n=n, bases=bases),
+        )
+        for n in (1, 2)
+    )
+    assert (one != two) == counts
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [("codel", True), ("fair", True), ("blue", True), ("red", False), ("Fair", False)]
 )
 def test_registered_classes_count_where_they_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, counts: bool
@@ -130,12 +163,13 @@ def test_registered_classes_count_where_they_are_named(
         queues = tmp_path / str(n) / "toy" / "queues"
         queues.mkdir()
         (queues / "__init__.py").write_text(
-            "import re\nfrom .base import Queue\nfrom .codel import CoDel\nfrom .codel import Fair\n"
+            "import re\nfrom .base import Queue\nfrom .codel import Blue, CoDel, Fair\n"
         )
         (queues / "base.py").write_text("class Queue:\n    named = {}\n")
         (queues / "codel.py").write_text(
             f"from .base import Queue\n\n\nclass CoDel(Queue):\n    target_ms = {n}\n\n\n"
-            f"class Fair(CoDel):\n    name = 'fair'\n    queues = 1\n"
+            f"class Fair(CoDel):\n    name = 'fair'\n    queues = 1\n\n\n"
+            f"class Blue(CoDel):\n    name: str = 'blue'\n"
         )
     hashes = [code_hash(["toy.measure"], root=tmp_path / n) for n in "12"]
     assert (hashes[0] != hashes[1]) == counts

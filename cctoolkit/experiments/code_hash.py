@@ -2,7 +2,9 @@
 
 It covers what the code does, not where it is or how it is written: docstrings, comments, imports, type hints, names of
 local variables, the texts of exceptions and notes, and the division into modules do not change it. Moving a function
-does not make a result outdated, nor does changing one that the result does not use; changing one that it uses does.
+does not make a result outdated, nor does changing one that the result does not use; changing one that it uses does. A
+method counts as used if any code that counts has its name, as an attribute or a text. The methods of a class that
+derives from a library's all count, since the library may call them.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ _CARRIED_BY = (
         f"cctoolkit._support.{name}"
         for name in (
             "atomic", "cache_folder", "csv", "documents", "fingerprint", "kernels", "layout", "memory", "parquet",
-            "pool", "state", "terminal", "version", "waiting", "words",
+            "pool", "state", "terminal", "threads", "version", "waiting", "words",
         )
     ),
+    "cctoolkit.errors",
+    "cctoolkit.experiments.code_hash",
     "cctoolkit.analysis.tap_clocks",  # whether two captures can be compared
     "cctoolkit.analysis.tap_comparison",
 )  # fmt: skip
@@ -143,8 +147,12 @@ def _used(modules: Iterable[str], without: tuple[str, ...], root: Path) -> dict[
         if _file(name, root) is None:
             raise FileNotFoundError(f"{root / name.replace('.', '/')}.py")
     seen: set[Source] = set()
-    texts: set[str] = set()
-    while waiting or (waiting := _registered(texts, without, root) - seen):
+    words: set[str] = set()  # texts and attributes: with them, code may refer to classes and methods by name
+    while (
+        waiting
+        or (waiting := _registered(words, without, root) - seen)
+        or (waiting := _methods(used, words, root) - seen)
+    ):
         source = waiting.pop()
         name, wanted = source
         if source in seen:
@@ -163,17 +171,29 @@ def _used(modules: Iterable[str], without: tuple[str, ...], root: Path) -> dict[
         used[name] |= new
         for number in new:
             waiting |= module.statements[number].names
-            texts |= module.statements[number].texts
+            words |= module.statements[number].words
     return used
 
 
-def _registered(texts: set[str], without: tuple[str, ...], root: Path) -> set[Source]:
-    """The classes of registries whose names are among some texts."""
+def _methods(used: dict[str, set[int]], words: set[str], root: Path) -> set[Source]:
+    """The methods of classes in use that code refers to, or that Python calls."""
+    found: set[Source] = set()
+    for name, numbers in used.items():
+        module = _module(name, root)
+        for method in module.methods:
+            of_class, _, called = method.partition(".")
+            if module.defined[of_class] <= numbers and (called in words or called.startswith("__")):
+                found.add((name, method))
+    return found
+
+
+def _registered(words: set[str], without: tuple[str, ...], root: Path) -> set[Source]:
+    """The classes of registries whose names are among some words."""
     found: set[Source] = set()
     for package in REGISTRIES:
         if not _left_out(package, without) and _file(package, root):
             for source in _module(package, root).imports.values():
-                if _file(source[0], root) and _registered_name(source, root) in texts:
+                if _file(source[0], root) and _registered_name(source, root) in words:
                     found.add(source)
     return found
 
@@ -185,7 +205,7 @@ def _registered_name(source: Source, root: Path) -> str | None:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == source[1]:
             for line in node.body:
-                if isinstance(line, ast.Assign) and "name" in _defined(line):
+                if isinstance(line, ast.Assign | ast.AnnAssign) and line.value and "name" in _defined(line):
                     return str(ast.literal_eval(line.value))
             return node.name.lower()
     return None
@@ -211,7 +231,7 @@ def _elsewhere(module: _Module, name: str, wanted: str, root: Path) -> Source:
 class _Statement:
     digest: str
     names: frozenset[Source]
-    texts: frozenset[str]
+    words: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -232,6 +252,8 @@ class _Module:
         Names that statements define, and the numbers of these statements.
     always : set of int
         Numbers of the statements that run whichever name is used.
+    methods : set of str
+        Those of the names in `defined` that are methods, as ``"Class.method"``, where they count by themselves.
     """
 
     path: Path
@@ -240,6 +262,7 @@ class _Module:
     statements: list[_Statement] = field(default_factory=list)
     defined: dict[str, set[int]] = field(default_factory=dict)
     always: set[int] = field(default_factory=set)
+    methods: set[str] = field(default_factory=set)
 
 
 @functools.cache
@@ -254,27 +277,85 @@ def _module(name: str, root: Path) -> _Module:
     module = _Module(path, _imports(_at_import(tree.body), package), _imports(lazy, package))
     local = [{} if name in FACADES else _imports(ast.walk(node), package) for node in tree.body]
     bare = [(_Bare().visit(node), inside) for node, inside in zip(tree.body, local, strict=True)]
-    statements = [
+    whole = [
         (node, inside) for node, inside in bare if not (node is None or _is_docstring(node) or _is_main(node))
     ]
-    for number, (node, _) in enumerate(statements):
+    classes = {node.name: node for node, _ in whole if isinstance(node, ast.ClassDef)}
+    statements = [
+        (part, inside, of_class)
+        for node, inside in whole
+        for part, of_class in _parts_of(node, name, classes, module.imports, root)
+    ]
+    for number, (node, _, of_class) in enumerate(statements):
         defines = set(_defined(node))
+        if of_class:
+            defines = {f"{of_class}.{defined}" for defined in defines}
+            module.methods.update(defines)
         for defined in defines:
             module.defined.setdefault(defined, set()).add(number)
         if not defines or isinstance(node, _COMPOUND):
             module.always.add(number)
-    for node, inside in statements:
+    for node, inside, _ in statements:
         names = _Names(name, module.imports | inside, module.defined, root)
         names.visit(node)
-        texts = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
         module.statements.append(
-            _Statement(
-                _digest(ast.dump(node).encode()),
-                frozenset(names.found),
-                frozenset(text for text in texts if isinstance(text, str)),
-            )
+            _Statement(_digest(ast.dump(node).encode()), frozenset(names.found), frozenset(_words(node)))
         )
     return module
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+
+
+def _parts_of(
+    node: ast.stmt, module: str, classes: dict[str, ast.ClassDef], imports: dict[str, Source], root: Path
+) -> Iterator[tuple[ast.stmt, str]]:
+    """A statement; or a class without methods, then the methods, each with the name of the class."""
+    registered = module.startswith(REGISTRIES)  # its methods are called by whatever name they have
+    if not isinstance(node, ast.ClassDef) or registered or not _is_our_own(node, classes, imports, root):
+        yield node, ""
+        return
+    methods = [part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+    rest = [part for part in node.body if part not in methods]
+    yield ast.ClassDef(**{**dict(ast.iter_fields(node)), "body": rest}), ""
+    for method in methods:
+        yield method, node.name
+
+
+def _is_our_own(
+    node: ast.ClassDef, classes: dict[str, ast.ClassDef], imports: dict[str, Source], root: Path
+) -> bool:
+    """Whether no class of a library or a registry is among the bases."""
+    for base in node.bases:
+        if not isinstance(base, ast.Name):
+            return False
+        if base.id in classes:
+            if not _is_our_own(classes[base.id], classes, imports, root):
+                return False
+        elif not _is_our_own_there(imports.get(base.id), root):
+            return False
+    return True
+
+
+def _is_our_own_there(source: Source | None, root: Path) -> bool:
+    """:func:`_is_our_own` of a class that is imported."""
+    if source is None or source[1] is None or source[0].startswith(REGISTRIES):
+        return False
+    path = _file(source[0], root)
+    if path is None:
+        return False
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = source[0] if path.name == "__init__.py" else source[0].rpartition(".")[0]
+    imports = _imports(_at_import(tree.body), package)
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    if source[1] in classes:
+        return _is_our_own(classes[source[1]], classes, imports, root)
+    return _is_our_own_there(imports.get(source[1]), root)
 
 
 def _file(name: str, root: Path) -> Path | None:
