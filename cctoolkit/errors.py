@@ -36,6 +36,10 @@ class CCToolkitError(Exception):
             for c in text
         )
 
+    def within(self, where: str) -> CCToolkitError:
+        """The same error, with where it happened in front of its text."""
+        return type(self)(f"{where}: {self}")
+
     def _render_traceback_(self) -> list[str]:
         """What IPython prints: the line at first, the traceback when asked again (``%tb``)."""
         from IPython.core.getipython import get_ipython
@@ -67,6 +71,10 @@ class CaptureFormatError(CCToolkitError):
         self.expected = expected
         where = "" if offset is None else f"byte {offset}: "
         super().__init__(f"{self.path}: {where}{expected}")
+
+    def within(self, where: str) -> CCToolkitError:
+        """As of every error; the path is part of the text."""
+        return type(self)(f"{where}: {self.path}", self.offset, self.expected)
 
     def __reduce__(
         self,

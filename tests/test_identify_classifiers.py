@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 torch = pytest.importorskip("torch", reason="the classifiers' networks need torch: the extra 'train'")
 
 from cctoolkit.errors import ParameterError  # noqa: E402
-from cctoolkit.identify import CCAClassifier, Windows, cut_windows, load, training  # noqa: E402
+from cctoolkit.identify import CCAClassifier, Windows, cut_windows, load  # noqa: E402
 from cctoolkit.identify.bundle import learnt_network  # noqa: E402
 from cctoolkit.identify.classifiers import _calibrated, _temperature, summaries  # noqa: E402
 from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS, scale_views  # noqa: E402
@@ -233,23 +233,17 @@ def test_a_checkpoint_is_taken_up(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "changed"), [("ours", {"hide": 0.5}), ("deepcci", {"pacing_weight": 0.5}), ("dragonfly", {})]
 )
-def test_a_checkpoint_is_of_its_settings(kind, changed, tmp_path, monkeypatch):
+def test_a_checkpoint_is_of_its_settings(kind, changed, tmp_path):
     windows, path = few(KINDS[kind][1]), tmp_path / "checkpoint"
     model = unfitted(kind, epochs=2, checkpoint=path, validation_share=0.3)
-    train_network = training.train_network
 
-    def stop(*arguments, **options):
-        def after_epoch(epoch, _):
-            if path.is_file():
-                raise KeyboardInterrupt
-            return {}
+    def stop(_):
+        if path.is_file():
+            raise KeyboardInterrupt
+        return {}
 
-        return train_network(*arguments, **options, after_epoch=after_epoch)
-
-    monkeypatch.setattr(training, "train_network", stop)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(windows)
-    monkeypatch.undo()
+        model.fit(windows, after_epoch=stop)
     left = path.read_bytes()
     for other in (
         *([clone(model).set_params(**changed)] if changed else []),

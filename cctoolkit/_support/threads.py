@@ -77,10 +77,23 @@ class Ahead(Generic[Item]):
             else:
                 return
 
-    def stop(self) -> None:
-        """Wait until the thread has ended, which it does after the present item."""
+    def stop(self, *, wait: bool = True) -> bool:
+        """End the thread after the present item.
+
+        Parameters
+        ----------
+        wait : bool
+            Until it has ended.
+
+        Returns
+        -------
+        bool
+            Whether it has.
+        """
         self._stopped = True
-        self._thread.join()
+        if wait:
+            self._thread.join()
+        return not self._thread.is_alive()
 
 
 def _wait_until(done: Callable[[], bool]) -> None:

@@ -147,9 +147,9 @@ def _append_rest(file: IO[bytes], url: str, progress: bool | None) -> str:
             except requests.RequestException as error:
                 reason = _reason(error)
             else:
-                if total is None or file.tell() == total:
+                if file.tell() and (total is None or file.tell() == total):
                     break
-                reason = "the connection was closed early"
+                reason = "the connection was closed early" if total or file.tell() else "the answer is empty"
             failures = 0 if file.tell() > before else failures + 1
             if failures == _TRIES or file.tell() == 0:
                 kept = (

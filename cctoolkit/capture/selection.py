@@ -9,11 +9,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .._support.arguments import number
 from ..errors import ParameterError
 from .keys import FlowKeys
 from .protocols import protocol_number
 
 __all__ = ["Selection"]
+
+
+#: The longest time from a capture's first packet that can be given.
+_MOST_S = 2.0**33
 
 
 class Packets(Protocol):
@@ -74,6 +79,9 @@ class Selection:
             protocol_number(self.protocol)
         if self.port is not None and not 0 <= self.port <= 65535:
             raise ParameterError(f"port: {self.port} must be between 0 and 65535")
+        for name in ("start_s", "stop_s"):
+            if (time_s := getattr(self, name)) is not None:
+                number(name, time_s, low=-_MOST_S, high=_MOST_S)
         if self.start_s is not None and self.stop_s is not None and self.stop_s <= self.start_s:
             raise ParameterError(f"stop_s: {self.stop_s} must be greater than start_s = {self.start_s}")
         if self.flow_id is not None:

@@ -300,7 +300,8 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         file: Any = path
         name = str(getattr(file, "name", "<stream>"))
     elif os.fspath(path) == "-":
-        file = sys.stdin.buffer
+        # not its buffer, whose lock a thread that still waits would hold when Python ends
+        file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         name = "<stdin>"
     else:
         name = os.fspath(path)
@@ -331,21 +332,22 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
     def damaged(reason: str) -> None:
         source.damage = f"the {compression} data is damaged: {reason}"
 
+    source._file_bytes = _stored_bytes(file)
+    source._file_position = getattr(file, "tell", None)
+    source.may_wait = _may_wait(file)
+    source._close = close_file
     pieces: Iterable[bytes] = _decompressed(file, head, compression)
-    stop = _nothing
     with suppress(RuntimeError):  # no thread can be started
         pieces = ahead = Ahead(iter(pieces), _PIECES_AHEAD, "decompress")
-        stop = ahead.stop
+
+        def close() -> None:
+            if ahead.stop(
+                wait=not source.may_wait
+            ):  # else it waits for the program at the other end of a pipe
+                close_file()
+
+        source._close = close
     source._read_into = read_pieces_into(_until_damage(pieces, damaged))
-    source._file_bytes = _stored_bytes(file)
-    source._file_position = file.tell
-    source.may_wait = _may_wait(file)
-
-    def close() -> None:
-        stop()
-        close_file()
-
-    source._close = close
     return source
 
 

@@ -89,7 +89,9 @@ def league(
 
     See Also
     --------
-    standings : ranks plot.trade_off : a figure run_sweep : any scenarios, any measures
+    standings : ranks
+    plot.trade_off : a figure
+    run_sweep : any scenarios, any measures
 
     Notes
     -----

@@ -136,6 +136,7 @@ def questions(
                 recording = _without_losses(recording)
             limits = flow_limits(recording.slots).set_index("flow_id")["limited_by"]
             for ms in windows_ms:
+                window_slots(ms, recording.slot_ms)
                 try:
                     cut = cut_windows([recording], ms, VIEW_INPUTS, per_flow=per_flow, seed=seed)
                 except ParameterError:

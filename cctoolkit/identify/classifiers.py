@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -96,7 +96,14 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
     checkpoint: str | os.PathLike[str] | None
     progress: bool
 
-    def fit(self, X: _Windows, y: npt.ArrayLike | None = None, groups: npt.ArrayLike | None = None) -> Any:
+    def fit(
+        self,
+        X: _Windows,
+        y: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
+        *,
+        after_epoch: Callable[[Any], dict[str, float]] | None = None,
+    ) -> Any:
         """Train on windows.
 
         Parameters
@@ -106,6 +113,9 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
             Congestion controls; taken from Windows.
         groups : array, optional
             The run of each window, taken from Windows. Validation windows are then from other runs.
+        after_epoch : function of the classifier, optional
+            Called after each epoch, when the classifier can already predict; what it returns is added to the epoch's
+            row in ``history_``.
 
         Returns
         -------
@@ -133,23 +143,32 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         _numbered(self._named_alike(self.classes_))  # also after merging classes
         ready = self._prepared(counted)
         self.shape_in_ = counted.shape[1:]
-        torch.manual_seed(self.seed)
-        self.network_ = self._network(ready.shape, len(self.classes_))
         train, validation = self._held_out(len(ready), groups)
-        self.history_ = train_network(
-            self.network_,
-            ready,
-            numbers,
-            self._loss(numbers[train]),
-            self._recipe(),
-            rows=train,
-            validation=None if validation is None else (ready[validation], numbers[validation]),
-            augment=self._augment,
-            checkpoint=self.checkpoint,
-            identity=self._identity(),
-            progress=self.progress,
-        )
-        self._after_fit(ready, numbers, train, validation)
+
+        def report(epoch: int, network: Any) -> dict[str, float]:
+            device = next(network.parameters()).device
+            found = {} if after_epoch is None else after_epoch(self)
+            network.to(device)  # predicting left it on the CPU
+            return found
+
+        with torch.random.fork_rng():  # the caller's random numbers stay as they are
+            torch.manual_seed(self.seed)
+            self.network_ = self._network(ready.shape, len(self.classes_))
+            self.history_ = train_network(
+                self.network_,
+                ready,
+                numbers,
+                self._loss(numbers[train]),
+                self._recipe(),
+                rows=train,
+                validation=None if validation is None else (ready[validation], numbers[validation]),
+                augment=self._augment,
+                checkpoint=self.checkpoint,
+                identity=self._identity(),
+                progress=self.progress,
+                after_epoch=None if after_epoch is None else report,
+            )
+            self._after_fit(ready, numbers, train, validation)
         return self
 
     def _inputs(self) -> int | None:
@@ -498,11 +517,13 @@ class CCAClassifier(_NetworkClassifier):
         X: _Windows | Sequence[Windows],
         y: npt.ArrayLike | None = None,
         groups: npt.ArrayLike | None = None,
+        *,
+        after_epoch: Callable[[Any], dict[str, float]] | None = None,
     ) -> CCAClassifier:
         """Train on windows, or on several lengths if `X` is a list; otherwise as for the other classifiers."""
         if not isinstance(X, Windows | np.ndarray):
             X = self._joined(list(X))
-        super().fit(X, y, groups)
+        super().fit(X, y, groups, after_epoch=after_epoch)
         return self
 
     def _joined(self, parts: list[Any]) -> Windows:

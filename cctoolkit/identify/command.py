@@ -74,7 +74,7 @@ def build(
         str,
         typer.Argument(
             metavar="SETTINGS",
-            help="paper, physical, hard, every-cca, elsewhere, or a .toml file with a scenario and a [sweep].",
+            help="paper, physical, hard, world, every-cca, elsewhere, or a .toml file with a scenario and a [sweep].",
         ),
     ],
     output: Annotated[
@@ -91,7 +91,7 @@ def build(
     part: Annotated[
         str | None,
         typer.Option(
-            help="Part of `hard`: train, or test (settings never trained on). Family of `elsewhere`: path, aqm, "
+            help="Part of `hard`: train, or test (AQMs that train lacks). Family of `elsewhere`: path, aqm, "
             "application, capture, stack, or limited (flows that the bottleneck does not limit).",
             show_default="train; path",
         ),
@@ -106,7 +106,7 @@ def build(
     special: Annotated[
         int | None,
         typer.Option(
-            help="Keep this many of the first flows of each run, and nine others.",
+            help="Keep the first flows of each run, this many, and up to nine others at random.",
             show_default="one per CCA",
             min=0,
         ),

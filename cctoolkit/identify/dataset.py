@@ -365,7 +365,7 @@ def build_dataset(
                 try:
                     future.result()
                 except CCToolkitError as err:
-                    raise type(err)(f"{_run_name(missing[number][0], missing[number][2])}: {err}") from None
+                    raise err.within(_run_name(missing[number][0], missing[number][2])) from None
                 bar.update()
         finally:
             done.close()

@@ -156,7 +156,7 @@ def train_network(
     path = Path(checkpoint) if checkpoint is not None else None
     training = _fingerprint((recipe, network, identity), X, y, learnt.numpy(), *(validation or ()))
     if path is not None and path.is_file():
-        _resume(path, training, state, network, optimiser, scheduler, generator)
+        _resume(path, training, state, network, optimiser, scheduler, generator, scaler)
 
     bar = progress_bar(total=recipe.epochs, initial=state.epoch, unit="epoch", disable=not progress)
     with bar:
@@ -187,7 +187,7 @@ def train_network(
             bar.update()
             bar.set_postfix(loss=f"{state.history[-1]['loss']:.3f}")
             if path is not None:
-                _save(path, training, state, network, optimiser, scheduler, generator)
+                _save(path, training, state, network, optimiser, scheduler, generator, scaler)
     if state.best is not None:
         network.load_state_dict(state.best)
     network.to("cpu").eval()
@@ -256,7 +256,7 @@ def _fingerprint(settings: object, *arrays: np.ndarray) -> str:
 
 
 def _save(path: Path, training: str, state: _State, network: nn.Module, *parts: Any) -> None:
-    optimiser, scheduler, generator = parts
+    optimiser, scheduler, generator, scaler = parts
     content = {
         "training": training,
         "state": vars(state),
@@ -264,6 +264,7 @@ def _save(path: Path, training: str, state: _State, network: nn.Module, *parts: 
         "optimiser": optimiser.state_dict(),
         "scheduler": scheduler.state_dict(),
         "generator": generator.get_state(),
+        "scaler": scaler.state_dict(),
         "torch": torch.get_rng_state(),  # of dropout
     }
     whole = io.BytesIO()  # torch's own writer has errors of its own for a full disk
@@ -273,11 +274,10 @@ def _save(path: Path, training: str, state: _State, network: nn.Module, *parts: 
 
 
 def _resume(path: Path, training: str, state: _State, network: nn.Module, *parts: Any) -> None:
-    optimiser, scheduler, generator = parts
+    optimiser, scheduler, generator, scaler = parts
     try:
-        found = torch.load(
-            path, weights_only=True
-        )  # tensors and plain values: nothing in the file is executed
+        # tensors and plain values: nothing in the file is executed; the states move to where they are used
+        found = torch.load(path, map_location="cpu", weights_only=True)
         if found["training"] != training:
             raise ParameterError(
                 f"checkpoint: {path} belongs to another training (other windows or settings); remove it"
@@ -287,6 +287,8 @@ def _resume(path: Path, training: str, state: _State, network: nn.Module, *parts
         optimiser.load_state_dict(found["optimiser"])
         scheduler.load_state_dict(found["scheduler"])
         generator.set_state(found["generator"])
+        if scaler.is_enabled() and found["scaler"]:  # none if it was saved where there is no GPU
+            scaler.load_state_dict(found["scaler"])
         torch.set_rng_state(found["torch"])
     except ParameterError:
         raise

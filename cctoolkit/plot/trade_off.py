@@ -11,7 +11,6 @@ from .source import table_of
 from .style import COLOURS, escape, figure, note, small
 
 if TYPE_CHECKING:
-    import pandas as pd
     import plotly.graph_objects as go
 
 __all__ = ["trade_off"]

@@ -676,9 +676,9 @@ def _load_testbed(folder: Path) -> Run:
             f"{folder / 'provenance.json'}: not a testbed run ({type(err).__name__}: {err})"
         ) from None
     labels = _read_labels(folder / "labels.csv")
-    taps: dict[str, Any] = {
-        tap: renumbered(read_capture(folder / f"{tap}.pcap.gz"), labels) for tap in ("ingress", "egress")
-    }
+    names = ("ingress", "egress")
+    captures = renumbered(labels, *(read_capture(folder / f"{tap}.pcap.gz") for tap in names))
+    taps: dict[str, Any] = dict(zip(names, captures, strict=True))
     labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))
     scenario = read_scenario(folder / "scenario.toml")
     return Run(scenario=scenario, labels=labels, **facts, **_load_tables(folder), **taps)
@@ -697,8 +697,7 @@ def _load_pair(ingress_path: Path, folder: Path, name: str, check_taps: bool) ->
     labels_path, toml = folder / f"{name}.labels.csv", folder / f"{name}.scenario.toml"
     labels = _read_labels(labels_path) if labels_path.is_file() else _labels_of(ingress)
     labels.insert(0, "flow_id", np.arange(len(labels), dtype=np.uint32))
-    numbers = _numbers_of(labels)
-    ingress, egress = _renumbered(ingress, numbers), _renumbered(egress, numbers)
+    ingress, egress = renumbered(labels, ingress, egress)
     known = labels["start_ns"].dropna()
     start_ns = int(min(known)) if len(known) else ingress.meta.first_ts_ns
     return Run(
@@ -768,9 +767,10 @@ def _numbers_of(labels: pd.DataFrame) -> dict[tuple[_Ends, int], int]:
     return {known: i for i, known in enumerate(_occurrences(ends))}
 
 
-def renumbered(capture: Capture, labels: pd.DataFrame) -> Capture:
-    """Number the flows of a capture by their row in the labels; flows without a label follow."""
-    return _renumbered(capture, _numbers_of(labels))
+def renumbered(labels: pd.DataFrame, *taps: Capture) -> list[Capture]:
+    """Number the flows of taps by their row in the labels; flows without a label follow, with the same numbers."""
+    numbers = _numbers_of(labels)
+    return [_renumbered(tap, numbers) for tap in taps]
 
 
 def _occurrences(ends: Iterable[_Ends]) -> list[tuple[_Ends, int]]:

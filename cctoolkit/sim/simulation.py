@@ -541,7 +541,8 @@ class Simulation:
     def aqm_state(self, queue: int = 0) -> Any:
         """State record of the AQM of a queue, to read and (like a control plane) to write."""
         self._check("queue", queue, len(self._arrays["queues"]))
-        return next(s for i, s, _ in reversed(self._algorithms["queues"]) if i <= queue)[0]
+        at = self._arrays["lines"]["s"][queue]  # queues with one AQM may share its state
+        return next(s for _, s, _ in self._algorithms["queues"] if s.ctypes.data == at)[0]
 
     def cca_state(self, flow: int) -> Any:
         """State record of the congestion control of a flow."""

@@ -105,11 +105,6 @@ def run_sweep(
     CCToolkitError
         A worker process was killed. Finished runs are kept.
 
-    Notes
-    -----
-    Worker processes import the main script again, so a script (not a notebook) must call this under
-    ``if __name__ == "__main__":``.
-
     See Also
     --------
     sweep : variations of a scenario
@@ -177,7 +172,7 @@ def _results(
             try:
                 yield key, _one(scenario, *settings)
             except CCToolkitError as err:
-                raise type(err)(f"{describe(changes)}: {err}") from None
+                raise err.within(describe(changes)) from None
         return
     jobs = ((scenario, *settings) for _, scenario in order.values())
     keys = list(order)
@@ -187,7 +182,7 @@ def _results(
             try:
                 yield key, future.result()
             except CCToolkitError as err:
-                raise type(err)(f"{describe(order[key][0])}: {err}") from None
+                raise err.within(describe(order[key][0])) from None
 
 
 def _one(scenario: Scenario, measure: Measure, record: bool, sample_s: float | None) -> list[dict[str, Any]]:

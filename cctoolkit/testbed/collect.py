@@ -82,7 +82,7 @@ def collect(
         path = folder / f"{tap}.pcap.gz"
         _compress(raw / f"{tap}.pcap", path, results.end_ns)
         taps.append(read_capture(path))
-    ingress, egress = (renumbered(tap, labels) for tap in taps)
+    ingress, egress = renumbered(labels, *taps)
     history = [(0, i, f.queue or 0) for i, f in enumerate(plan.scenario.flow_list())] + (assignments or [])
     packets = _packets(ingress, egress, history, results.start_ns)
     marks = _marks(plan, egress, history, results.start_ns)

@@ -47,7 +47,8 @@ def run_command(
     sample: SampleOption = 0.1,
     snaplen: _Snaplen = 96,
     iperf3: Annotated[
-        bool, typer.Option(help="Take the traffic from iperf3 instead of the testbed's own program.")
+        bool,
+        typer.Option(help="Generate the traffic with iperf3 instead of the testbed's own program."),
     ] = False,
 ) -> None:
     """Run a scenario; write captures, labels, TCP_INFO series and queue statistics to a folder.

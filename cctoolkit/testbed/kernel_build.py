@@ -25,6 +25,7 @@ from typing import Any
 
 from .._support.atomic import replacing
 from .._support.cache_folder import kernel_folder
+from .._support.threads import cores
 from .._support.waiting import progress_bar
 from ..errors import ParameterError, TestbedUnavailableError
 from .kernel import OLDEST, Kernel, kernel_at, version_numbers
@@ -135,7 +136,7 @@ def build_kernel(
         with _unfinished(tree):
             if codes:
                 place(codes, tree)
-            _make(tree, codes, work / "log", folder / "build.log", jobs or os.cpu_count() or 1, progress)
+            _make(tree, codes, work / "log", folder / "build.log", jobs or cores(), progress)
             if is_fresh and codes:
                 _prune(tree)
         return _keep(tree, folder, where, codes)

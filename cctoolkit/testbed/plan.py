@@ -480,7 +480,7 @@ def _traffic(index: int, flow: Flow, scenario: Scenario, source_netns: str, sink
         on_off=flow.on_off,
         packet_bytes=flow.packet_bytes,
         tos={"classic": 2, "accurate": 2, "l4s": 1}.get(str(flow.ecn), 0) if flow.is_udp else 0,
-        seed=scenario.seed * 1_000_003 + index & 2**63 - 1,
+        seed=(scenario.seed * 1_000_003 + index) & (2**63 - 1),
     )
     if flow.is_udp or flow.max_window >= _UNLIMITED_WINDOW:
         return spec

@@ -67,11 +67,6 @@ def run_testbed_sweep(
     TestbedUnavailableError, TestbedError
         As for :func:`run_testbed`. Finished runs are kept.
 
-    Notes
-    -----
-    Worker processes import the main script again, so a script (not a notebook) must call this under
-    ``if __name__ == "__main__":``.
-
     See Also
     --------
     run_testbed : a single run
@@ -114,7 +109,7 @@ def run_testbed_sweep(
                 try:
                     rows[name] = future.result()
                 except CCToolkitError as err:
-                    raise type(err)(f"{describe(jobs[order[name]][0])}: {err}") from None
+                    raise err.within(describe(jobs[order[name]][0])) from None
                 bar.update()
         finally:
             done.close()

@@ -720,8 +720,8 @@ def collect(scenario: cct.Scenario, hosts: Hosts, raw: Path, folder: Path) -> No
         ):
             shutil.copyfileobj(source, packed, 1 << 20)
     labels = _labels(flows, reports, hosts, cct.read_capture(folder / "ingress.pcap.gz"))
-    ingress, egress = (
-        renumbered(cct.read_capture(folder / f"{tap}.pcap.gz"), labels) for tap in ("ingress", "egress")
+    ingress, egress = renumbered(
+        labels, *(cct.read_capture(folder / f"{tap}.pcap.gz") for tap in ("ingress", "egress"))
     )
     start_ns = int(min(labels.start_ns.dropna(), default=ingress.meta.first_ts_ns))
     received = [report.received_bytes or 0 for report in reports]

@@ -240,31 +240,13 @@ def accuracy_by_epoch(name: str, windows: Windows, training: Training) -> pd.Dat
 
 def _accuracies(name: str, windows: Windows, training: Training, seed: int) -> list[dict[str, float]]:
     """Accuracy after each epoch of one training."""
-    import torch
-
-    from ...identify.inputs import PREPARATIONS
-    from ...identify.training import train_network
-
     learnt, tested = windows.split(0.3, seed)
-    classifier = training.classifier(name, seed)
-    classes, numbers = np.unique(learnt.y.astype(str), return_inverse=True)
-    wanted = np.searchsorted(classes, tested.y.astype(str))
-    prepare = PREPARATIONS[classifier.preparation]
-    ready, unseen = prepare(learnt.X), torch.from_numpy(prepare(tested.X))
-    at_once = classifier._at_once(unseen)
 
-    def accuracy_of(epoch: int, network: Any) -> dict[str, float]:
-        device = next(network.parameters()).device
-        with torch.inference_mode():
-            answers = torch.cat([network(part.to(device)).cpu() for part in unseen.split(at_once)])
-        right = answers[:, : len(classes)].argmax(1).numpy() == wanted
-        return {"seed": seed, "accuracy": float(right.mean())}
+    def accuracy_of(classifier: Any) -> dict[str, float]:
+        return {"seed": seed, "accuracy": classifier.score(tested)}
 
-    classifier.classes_ = classes  # DeePCCI's loss asks which of them pace
-    torch.manual_seed(seed)
-    network = classifier._network(ready.shape, len(classes))
-    recipe = classifier._recipe()
-    return train_network(network, ready, numbers, classifier._loss(numbers), recipe, after_epoch=accuracy_of)
+    classifier = training.classifier(name, seed).fit(learnt, after_epoch=accuracy_of)
+    return list(classifier.history_)
 
 
 def f1_by_sampling(

@@ -86,7 +86,7 @@ class Training:
         columns: tuple[str | None, ...] = (None, *by)
         return [over_seeds(train, windows, chosen, by=column) for column in columns]
 
-    def kept(self, kind: str, name: str, seed: int, *windows: Windows) -> tuple[Any, ...]:
+    def identity(self, kind: str, name: str, seed: int, *windows: Windows) -> tuple[Any, ...]:
         """What identifies a piece: its kind, the training, and the windows."""
         settings = (self.epochs, self.learning_rate, seed)
         return kind, name, settings, [_digest(part) for part in windows]
@@ -104,13 +104,15 @@ class Training:
         def answers(tested: Windows) -> dict[str, Any]:
             if not fitted:
                 pieces.folder.mkdir(parents=True, exist_ok=True)
-                half_done = pieces.path(self.kept("training", name, seed, learnt)).with_suffix(".checkpoint")
+                half_done = pieces.path(self.identity("training", name, seed, learnt)).with_suffix(
+                    ".checkpoint"
+                )
                 classifier = self.classifier(name, seed).set_params(checkpoint=half_done)
                 fitted.append(classifier.fit(learnt))
             return {"answers": fitted[0].predict(tested).tolist()}
 
         def kept_answers(tested: Windows) -> np.ndarray:
-            what = self.kept("answers", name, seed, learnt, tested)
+            what = self.identity("answers", name, seed, learnt, tested)
             return np.asarray(pieces.made(what, lambda: answers(tested))["answers"], object)
 
         return kept_answers

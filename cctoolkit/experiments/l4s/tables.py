@@ -11,7 +11,6 @@ import pandas as pd
 
 from ...cca import Prague
 from ..papers import paper_numbers
-from ..seeds import Measured
 from .cases import Outcome, Settings
 from .logs import logged_differences, logged_growth, logged_registers, logged_shares
 from .scenarios import CONFIGURATIONS, PUBLISHED, SYSTEMS, system_named
@@ -114,12 +113,6 @@ def by_configuration(third: pd.DataFrame) -> pd.DataFrame:
     """Table 3 by phase, means over the seeds: one row per configuration, one column per system."""
     wide = third.pivot_table(index="configuration", columns="system", values="by_phase", sort=False)
     return wide[[name for name in SYSTEMS if name in wide]]
-
-
-def differences(third: pd.DataFrame) -> dict[tuple[str, str], Measured]:
-    """Table 3 by phase: (configuration, system) to mean and spread over the seeds."""
-    groups = third.groupby(["configuration", "system"], sort=False).by_phase
-    return {(str(c), str(s)): Measured.over(values) for (c, s), values in groups}
 
 
 def scalable_shares(phases: pd.DataFrame) -> pd.Series:

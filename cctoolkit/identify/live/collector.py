@@ -11,6 +11,7 @@ import ipaddress
 import os
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -243,14 +244,20 @@ class KernelCollector:
         }
         command = [str(helper), str(kernel), *(f"{name}={value}" for name, value in settings.items())]
         command += [f"ingress={name}" for name in names_in] + [f"egress={name}" for name in names_out]
+        # a pipe that nobody reads would block the helper once it is full
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the rest
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,
             start_new_session=True,  # Ctrl-C at the terminal is for this process only
         )
-        self._receive("start")
+        try:
+            self._receive("start")
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def helper(self) -> int:
@@ -258,11 +265,12 @@ class KernelCollector:
         return self._process.pid
 
     def _receive(self, what: str) -> bytes:
-        assert self._process.stdout is not None and self._process.stderr is not None
+        assert self._process.stdout is not None
         head = self._process.stdout.read(_REPLY.size)
         if len(head) < _REPLY.size:
-            errors = self._process.stderr.read().decode(errors="replace").strip().splitlines()
             self._process.wait()
+            self._errors.seek(0)
+            errors = self._errors.read().decode(errors="replace").strip().splitlines()
             why = errors[-1].removeprefix("collector: ") if errors else "it ended"
             raise CollectorError(f"live: {why}")
         error, size = _REPLY.unpack(head)
@@ -357,9 +365,9 @@ class KernelCollector:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._errors.close()
 
     def __enter__(self) -> KernelCollector:
         return self

@@ -66,7 +66,8 @@ def live(
         typer.Option("--duration", metavar="S", help="Stop after this time.", show_default="until Ctrl-C"),
     ] = None,
     hook: Annotated[
-        str, typer.Option(help="Where the egress tap is: after the `queue`, or at the `tc` hook before it.")
+        str,
+        typer.Option(help="Where the egress tap is: queue (after the queue), or tc (the tc hook before it)."),
     ] = "queue",
     classify: Annotated[bool, typer.Option(help="Name the flows' congestion controls.")] = True,
     model: ModelOption = None,
