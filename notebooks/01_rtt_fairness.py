@@ -187,8 +187,8 @@ pd.DataFrame(
 #
 # This section repeats the experiments of `cct experiment rtt-separation`: the same scenarios with one queue, with the
 # paper's system, and with its competitors, with the paper's numbers. Here, the link has a tenth of the paper's 1
-# Gbit/s, runs take a quarter of its time, and test 4 has a hundredth of the bytes. The command runs everything in full,
-# which takes about half an hour.
+# Gbit/s, runs take a quarter of its time, and test 4 has a hundredth of the bytes. The command runs them at the
+# paper's rate, and test 4 with a fiftieth of its transfers.
 
 # %%
 from cctoolkit.experiments import rtt_separation as tests
@@ -242,8 +242,7 @@ second = run_test(2)
 third = run_test(3)
 
 # %% [markdown]
-# The paper's 60 % for CUBIC is not a constant: the longer the other flow's RTT, the more the flow with the short RTT
-# gets (with 1 Gbit/s and two minutes, <!-- results: rtt-separation-pairs/cubic-beside-15 -->46 %<!-- end --> against 15 ms,
+# The paper's 60 % for CUBIC is not a constant: it tends to grow with the other flow's RTT (with 1 Gbit/s and two minutes, <!-- results: rtt-separation-pairs/cubic-beside-15 -->46 %<!-- end --> against 15 ms,
 # <!-- results: rtt-separation-pairs/cubic-beside-40 -->69 %<!-- end --> against 40 ms,
 # <!-- results: rtt-separation-pairs/cubic-beside-100 -->73 %<!-- end --> against 100 ms). How much more depends on the buffer
 # (here the BDP of the longer RTT; the paper does not give it), because queueing delay makes RTTs more alike, and on the

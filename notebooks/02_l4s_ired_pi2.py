@@ -335,7 +335,7 @@ def replayed(system: str) -> dict[str, object]:
 pd.DataFrame([replayed(system) for system in l4s.SYSTEMS]).set_index("system").round(2)
 
 # %% [markdown]
-# Short transfers never see the even shares of section 1. They are in slow start, which for Prague ends with the first
+# Short transfers never see the shares of section 1. They are in slow start, which for Prague ends with the first
 # mark, and in a queue that other flows have filled, the first mark comes early. What DualPI2 gives Prague instead is a
 # short RTT.
 #

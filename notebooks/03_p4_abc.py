@@ -217,8 +217,8 @@ figures.sharing_figure("cbr-tcp", flood)
 # $Q_{min}$, that of the connection far beyond the buffer. ABC would let the connection have more. So why did it not
 # take more?
 #
-# The paper names two places around ABC where packets can be lost, and `cct experiment abc` tries them (and ten other
-# causes). Both belong to the software switch:
+# The paper names two places around ABC where packets can be lost, and `cct experiment abc` tries them (and eleven
+# other causes). Both belong to the software switch:
 #
 # - **slow reading**: BMv2 "cannot read input traffic fast enough and drops packets at the ingress";
 # - **link behind**: BMv2 is limited to 4170 packets per second, "50 Mb/s for packets that are 1500 bytes large". But a
@@ -441,7 +441,7 @@ for rate_mbps in (50, 60, 80):
 
 # %% [markdown] tags=["solution"]
 # 40 and 50 Mbit/s have activities of 11.97 and 12.29: both round to 12, neither is preferred, and goodput is
-# proportional to the sending rate again. From 57 Mbit/s (12.5) on, it rounds to 13, and everything is as before. Ten
+# proportional to the sending rate again. From 58 Mbit/s (12.5) on, it rounds to 13, and everything is as before. Ten
 # fractional bits, as in `IntegerAbc`, are plenty.
 
 # %% [markdown]

@@ -157,8 +157,8 @@ rule = codel.if_3(codel.Settings(seeds=8 if not FAST else 2))
 rule.figures["if_3"]
 
 # %% [markdown]
-# In RFC 8289's CoDel, the rule matters, and more so with more flows. In the paper's Listing 1 it hardly has an effect,
-# because there a dropping state begins with every packet that exceeds the target. The explanation is right about CoDel,
+# In RFC 8289's CoDel, the rule matters, and more so with more flows. In the paper's Listing 1 its effect is much
+# smaller, because there a dropping state begins with every packet that exceeds the target. The explanation is right about CoDel,
 # but the listing that the authors built on had already lost most of the rule.
 #
 # What about the square roots? With up to three flows, `count` stays below 20, where all of them are nearly right:
@@ -329,8 +329,8 @@ pd.DataFrame(
 # %% [markdown]
 # ### Exercise 2
 #
-# UDP at 105 Mbit/s sends 434 packets a second too many. CoDel's *n*-th drop comes $100/\sqrt{n}$ ms after the
-# previous one. Calculate the `count` that gives 434 drops per second, and how long it takes to get there. Then simulate
+# UDP at 105 Mbit/s sends 413 packets a second too many. CoDel's *n*-th drop comes $100/\sqrt{n}$ ms after the
+# previous one. Calculate the `count` that gives 413 drops per second, and how long it takes to get there. Then simulate
 # it.
 #
 # <details><summary>Hint</summary>

@@ -73,13 +73,13 @@ class Statement:
         return f"{verdict}{whose}: {self.claim.removeprefix(OURS)}. Measured: {measured}."
 
 
-def relative(measured: float, paper: float) -> str:
-    """How far a number is from the paper's, in words.
+def relative(measured: float, paper: float, within: float = 0.0) -> str:
+    """How far a number is from the paper's, in words, with decimals if it is just beyond a tolerance.
 
     Examples
     --------
-    >>> relative(5.16, 5.7), relative(12.5, 5.0), relative(5.0, 5.0)
-    ('9 % below', '2.5 times', 'equal')
+    >>> relative(5.16, 5.7), relative(12.5, 5.0), relative(5.0, 5.0), relative(5.11, 5.7, within=0.1)
+    ('9 % below', '2.5 times', 'equal', '10.4 % below')
     """
     if paper == 0:
         return f"{measured:+.2g} from 0"
@@ -88,8 +88,14 @@ def relative(measured: float, paper: float) -> str:
         return "nothing measured"
     if ratio >= 2:
         return f"{ratio:.1f} times"
-    off = round(100 * (ratio - 1))
-    return "equal" if off == 0 else f"{abs(off)} % {'above' if off > 0 else 'below'}"
+    off = 100 * (ratio - 1)
+    if round(off) == 0:
+        return "equal"
+    most = 100 * within + 1e-9
+    digits = (
+        next((n for n in range(3) if (abs(round(off, n)) <= most) == (abs(off) <= most)), 3) if within else 0
+    )
+    return f"{abs(off):.{digits}f} % {'above' if off > 0 else 'below'}"
 
 
 def _verdict(found: Measured, paper: float, within: float, absolute: bool) -> bool:
@@ -103,11 +109,11 @@ def _tolerance(within: float, absolute: bool, unit: str) -> str:
     return f"within {within:g}{' points' if unit.strip() == '%' else unit}"
 
 
-def _beside(found: Measured, paper: float, unit: str, digits: int, absolute: bool) -> str:
+def _beside(found: Measured, paper: float, unit: str, digits: int, within: float, absolute: bool) -> str:
     if absolute:
         off = found.mean - paper
         return f"{found.text(digits)}{unit} ({off:+.{digits}f})"
-    text = f"{found.text(digits)}{unit} ({relative(found.mean, paper)}"
+    text = f"{found.text(digits)}{unit} ({relative(found.mean, paper, within)}"
     if not math.isnan(found.std) and abs(found.mean - paper) <= found.std:
         text += ", within one standard deviation"
     return text + ")"
@@ -158,7 +164,7 @@ def near(
     return Statement(
         about,
         f"{what} is {paper:g}{unit} ({_tolerance(within, absolute, unit)})",
-        _beside(found, paper, unit, digits, absolute),
+        _beside(found, paper, unit, digits, within, absolute),
         _verdict(found, paper, within, absolute),
     )
 
@@ -200,7 +206,7 @@ def all_near(
     known = {k: (f if isinstance(f, Measured) else Measured(float(f)), p) for k, (f, p) in pairs.items()}
     off = [str(k) for k, (f, p) in known.items() if not _verdict(f, p, within, absolute)]
     tolerance = _tolerance(within, absolute, unit)
-    text = ", ".join(f"{k}: {_beside(f, p, unit, digits, absolute)}" for k, (f, p) in known.items())
+    text = ", ".join(f"{k}: {_beside(f, p, unit, digits, within, absolute)}" for k, (f, p) in known.items())
     if off:
         text += f"; not {tolerance}: {', '.join(off)}"
     numbers = ", ".join(f"{paper:g}" for _, paper in known.values())

@@ -29,8 +29,8 @@ FAST = cct.lessons.fast()  # one seed instead of three
 # ## Ten lines
 #
 # An AQM is a class with typed parameters, optionally a `State`, and a function that is called for each packet:
-# `on_enqueue` when it arrives, `on_dequeue` when it is about to leave. The function returns `PASS`, `DROP`, or `MARK`,
-# which drops only packets without ECN. There is no `self`: `p` has the parameters (each `…_ms` also as `…_ns`), `s` the
+# `on_enqueue` when it arrives, `on_dequeue` when it is about to leave. The function returns `PASS`, `DROP`, or
+# `MARK`, which marks packets with ECN and drops the others. There is no `self`: `p` has the parameters (each `…_ms` also as `…_ns`), `s` the
 # state. `help(cct.aqm)` lists what it may read from `queue` and `packet`.
 #
 # This one has no memory at all. It looks at how long the packet has waited, and drops at random, more often the longer

@@ -75,7 +75,7 @@ def conditions(tables: Tables) -> str:
     load = made("growth").get("options", {}).get("load_before", 0)
     most = found[found.axis == "packets"].groupby("what", sort=False).packets.max()
     short = [f"{what} up to {n:,} packets".replace(",", " ") for what, n in most.items() if n < most.max()]
-    left_out = f" Larger inputs would take longer than a minute: {', '.join(short)}." if short else ""
+    left_out = f" Tools that would need more than a minute stop earlier: {', '.join(short)}." if short else ""
     runs = int(found.runs.max())
     return (
         f"Times are medians of {plural(runs, 'run')}, memory is the largest of them. At the start, other work put a "

@@ -42,8 +42,9 @@ def in_words(tables: Tables) -> str:
     compiled, readers, hostile = (_count(cases.get(group, 0)) for group in ("compiled", "readers", "tables"))
     faults = int(found.faults.sum())
     return (
-        f"{compiled} inputs for the kernels, {readers} for the readers, guided by coverage, and {hostile} hostile "
-        f"tables, in {found.wall_s.sum() / 3600:.1f} hours: {plural(faults, 'fault') if faults else 'no fault'}. "
+        f"The kernels read {compiled} inputs and the readers {readers} (guided by coverage), and functions "
+        f"{hostile} hostile tables, in {found.wall_s.sum() / 3600:.1f} hours, with "
+        f"{plural(faults, 'fault') if faults else 'no fault'}. "
         f"Peak memory was {found.peak_mb.max() / 1000:.1f} GB."
     )
 

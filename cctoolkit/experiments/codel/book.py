@@ -98,7 +98,7 @@ def kernel_table_1(tables: Tables) -> str:
         name: label
         for kernel, name in KERNEL_TARGETS.items()
         if kernel in set(table.target)
-        for name, label in ((name, f"{name}: simulator"), (kernel, f"{name}: Linux's kernel"))
+        for name, label in ((name, f"{name}, simulated"), (kernel, f"{name}, in the kernel"))
     }
     shown = table[table.target.isin(names)]
     order = shown.target.map(list(names).index)

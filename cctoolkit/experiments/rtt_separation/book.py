@@ -109,10 +109,10 @@ def test_4_retransmits(tables: Tables) -> str:
     table = tables["test4"]
     by = table[table.shares == "by flows"].set_index(["flows", "scheme", "queues"]).retransmits
     more = ", ".join(
-        f"{flows} {by[flows, 'RTT', 4] / by[flows, 'one queue', 1]:.1f}"
+        f"{flows} {by[flows, 'RTT', 4] / by[flows, 'one queue', 1]:.1f} times"
         for flows in dict.fromkeys(table.flows)
     )
-    return f"Retransmissions with four queues over those with one: {more}."
+    return f"Retransmissions with four queues, relative to one queue: {more}."
 
 
 def test_8(tables: Tables) -> str:

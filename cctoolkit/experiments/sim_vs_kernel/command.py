@@ -23,7 +23,8 @@ def run(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="Run only cases with this word in their names, such as bbr or tail_drop (repeatable)."
+            help="Run only cases with this word in their names, such as bbr or tail_drop; repeat it to require "
+            "several words."
         ),
     ] = None,
     modules: Annotated[
