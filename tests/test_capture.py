@@ -6,6 +6,7 @@ import gzip
 import io
 import itertools
 import lzma
+import math
 import os
 import struct
 import subprocess
@@ -155,6 +156,22 @@ def test_a_loop_that_ends_early_ends_its_threads(tmp_path: Path, two_cores: None
     assert threading.active_count() > before
     parts.close()  # type: ignore[attr-defined]  # as leaving the loop does
     assert threading.active_count() == before
+
+
+def test_an_error_in_the_thread_that_decodes_is_raised(
+    tmp_path: Path, two_cores: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cct.synth_mawi(tmp_path / "long.pcap", 50_000, seed=1)
+    decode = reader._Block.decode
+
+    def failing(self: reader._Block, *arguments: Any) -> None:
+        if self.seen > 30_000:
+            raise RuntimeError("broken")
+        decode(self, *arguments)
+
+    monkeypatch.setattr(reader._Block, "decode", failing)
+    with pytest.raises(RuntimeError, match="broken"):
+        cct.read_capture(path)
 
 
 def test_reading_ahead_reports_what_is_no_capture(tmp_path: Path, two_cores: None) -> None:
@@ -747,6 +764,8 @@ def test_select(selectable: Capture, selection: dict[str, Any]) -> None:
         {"protocol": "tpc"},
         {"protocol": 300},
         {"start_s": 2.0, "stop_s": 1.0},
+        {"stop_s": math.inf},
+        {"start_s": math.nan},
     ],
     ids=str,
 )

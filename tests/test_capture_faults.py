@@ -167,6 +167,33 @@ def test_damage_reads_the_same_at_every_speed(
         assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("compression", ["gz", "zstd"])
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_leaving_a_compressed_pipe_does_not_wait_for_its_writer(
+    tmp_path: Path, plain: bytes, compression: str
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    data = COMPRESS[compression](plain)
+    done = threading.Event()
+
+    def feed() -> None:
+        with contextlib.suppress(BrokenPipeError), open(pipe, "wb", buffering=0) as file:
+            file.write(data[: len(data) // 2])
+            done.wait(60)
+
+    writer = threading.Thread(target=feed)
+    writer.start()
+    parts = cct.iter_capture(pipe, 1000)
+    next(parts)
+    begun = time.monotonic()
+    parts.close()  # type: ignore[attr-defined]  # as leaving the loop does
+    took_s = time.monotonic() - begun
+    done.set()
+    writer.join()
+    assert took_s < 30
+
+
 @pytest.mark.slow
 def test_very_many_link_types_are_counted(tmp_path: Path) -> None:
     """An interface of every link type there can be: a few are named."""

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from cctoolkit.errors import CaptureFormatError, ParameterError
+
 FAILING = """
 import cctoolkit as cct
 from cctoolkit.aqm import Aqm, PASS
@@ -46,6 +48,14 @@ for mistake in {list(MISTAKES.values())!r}:
         assert short.startswith(f"\x1b[31m{name}: ")
         assert "Traceback (most recent call last)" in whole
         assert short.strip().removeprefix("\x1b[31m").removesuffix("\x1b[0m") in whole
+
+
+def test_an_error_may_say_where_it_happened() -> None:
+    one = ParameterError("k: must be positive").within("run 3")
+    assert (type(one), str(one)) == (ParameterError, "run 3: k: must be positive")
+    other = CaptureFormatError("a.pcap", 24, "expected a record").within("run 3")
+    assert str(other) == "run 3: a.pcap: byte 24: expected a record"
+    assert (other.offset, other.expected) == (24, "expected a record")
 
 
 def test_python_shows_the_traceback() -> None:

@@ -101,6 +101,13 @@ def test_whole_download(server, tmp_path):
     assert len(server.requests) == 1
 
 
+def test_an_empty_answer_is_no_day(server, tmp_path):
+    server.body = b""
+    with pytest.raises(DatasetUnavailableError, match="the answer is empty"):
+        fetch_mawi(DAY, tmp_path, server.url)
+    assert files(tmp_path) == []
+
+
 def test_goes_on_in_the_same_call(server, tmp_path):
     server.break_after = len(BODY) // 3 + 1
     assert fetch_mawi(DAY, tmp_path, server.url).read_bytes() == BODY

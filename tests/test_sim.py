@@ -389,3 +389,18 @@ def test_results_so_far_stay_when_a_simulation_goes_on():
         settled = was.ts_ns.to_numpy() < 0.9e9  # later, rows of the two directions may still change places
         columns = [name for name in was if name != "dropped"]
         assert whole.packets[columns].iloc[: settled.sum()].equals(was.loc[settled, columns])
+
+
+def test_the_state_of_a_queue_is_its_own_where_others_share_theirs():
+    shared, own = aqm.Csfq(), aqm.CoDel()
+    queues = [Queue(aqm=shared), Queue(aqm=own), Queue(aqm=shared)]
+    sim = Simulation(
+        Scenario(
+            bottleneck=Bottleneck(rate_mbps=10, buffer_packets=50, queues=queues),
+            flows=[Flow("reno", rtt_ms=20, queue=n) for n in range(3)],
+            duration_s=1,
+        )
+    )
+    first, second, third = (sim.aqm_state(n) for n in range(3))
+    assert first.dtype == third.dtype != second.dtype
+    assert np.shares_memory(np.asarray(first), np.asarray(third))

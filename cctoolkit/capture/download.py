@@ -75,6 +75,7 @@ def fetch_file(
             finally:
                 if file.tell() == 0:
                     part.unlink()
+                    _version_file(part).unlink(missing_ok=True)
             wrong = check(_first_bytes(part)) if check else None
             if expected and found != expected:
                 wrong = f"sha256 is {found}, expected {expected}"
