@@ -145,6 +145,9 @@ def main() -> None:
     warnings.showwarning = _show_warning
     sys.unraisablehook = _again_if_interrupted
     logging.lastResort = _Notes(logging.WARNING)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # an encoding may lack what we print
             stream.reconfigure(errors="backslashreplace")

@@ -148,6 +148,19 @@ def test_reading_ahead_changes_nothing(seed: int, tmp_path: Path, two_cores: Non
         assert one.meta == two.meta
 
 
+@pytest.mark.parametrize("packets", [0, -1, 1000.5, math.nan, "9", True])
+def test_a_part_has_a_whole_number_of_packets(packets: Any) -> None:
+    with pytest.raises(ParameterError, match="packets"):
+        next(cct.iter_capture(io.BytesIO(made_file(1)), packets))
+
+
+def test_a_file_in_text_mode_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    path.write_bytes(b"\xa1\xb2\xc3\xd4" + bytes(100))
+    with open(path, encoding="utf-8") as file, pytest.raises(ParameterError, match="text mode"):
+        cct.read_capture(file)  # type: ignore[arg-type]
+
+
 def test_a_loop_that_ends_early_ends_its_threads(tmp_path: Path, two_cores: None) -> None:
     path = cct.synth_mawi(tmp_path / "long.pcap", 50_000, seed=1)
     before = threading.active_count()

@@ -194,7 +194,8 @@ def test_other_bad_input(run, tmp_path: Path) -> None:
         (("flows", RENO, "-o", tmp_path / "flows.xlsx"), ".parquet"),
         (("flows", RENO, "-f", "parquet"), "needs a file"),
         (("fetch", "mawi", "yesterday"), "yesterday"),
-        (("filter", RENO, RENO), "is the capture being read"),
+        (("filter", RENO, RENO), "is a file that this command reads"),
+        (("flows", RENO, "-f", "csv", "-o", RENO), "is a file that this command reads"),
     ):
         status, out, err = run(*arguments)
         assert status == 1, arguments
@@ -253,6 +254,34 @@ def test_standard_input_and_a_closed_pipe() -> None:
     assert process.stderr is not None
     assert process.stderr.read() == b""  # the reader has seen enough: nothing to complain about
     process.stderr.close()
+
+
+def test_filter_reads_a_pipe(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "cctoolkit.cli",
+        "filter",
+        "-",
+        str(tmp_path / "piped.pcap"),
+        "--stop",
+        "1",
+    ]
+    done = subprocess.run(command, input=RENO.read_bytes(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    there = cct.filter_capture(RENO, tmp_path / "file.pcap", cct.Selection(stop_s=1))
+    assert there > 0
+    assert (tmp_path / "piped.pcap").read_bytes() == (tmp_path / "file.pcap").read_bytes()
+
+
+def test_closed_streams_are_no_mistake_of_ours() -> None:
+    command = f"exec {sys.executable} -m cctoolkit.cli"
+    done = subprocess.run(["sh", "-c", f"{command} info - <&-"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (1, "cct: <stdin>: standard input is closed")
+    done = subprocess.run(
+        ["sh", "-c", f"{command} flows {RENO} >&-"], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

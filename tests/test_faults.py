@@ -50,6 +50,17 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
     return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
+def test_what_is_replaced_keeps_its_permissions_and_links(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("old")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    with replacing(link) as tmp:
+        tmp.write_text("new")
+    assert link.is_symlink()
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o600)
+
+
 def test_every_command_that_writes_has_a_case() -> None:
     writing = {
         words for words, command in commands().items()

@@ -82,9 +82,15 @@ def test_run_without_taps_is_saved_too(tmp_path):
 def test_saving_replaces_a_run_and_nothing_else(run, tmp_path):
     target = tmp_path / "run"
     run.save(target)
-    (target / "stale").write_text("")
-    run.save(target)
-    assert not (target / "stale").exists()
+    for name in ("provenance.json", "egress.pcap.gz", "notes.txt"):  # the first two of a testbed's run
+        (target / name).write_text("")
+    (tmp_path / "link").symlink_to(target)
+    run.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    (tmp_path / "link").unlink()
+    assert {p.name for p in target.iterdir()} & {"provenance.json", "egress.pcap.gz", "notes.txt"} == {
+        "notes.txt"
+    }
     other = tmp_path / "thesis"
     other.mkdir()
     (other / "chapter.tex").write_text("years of work")

@@ -344,6 +344,16 @@ def test_parts_of_a_capture_are_the_whole() -> None:
     assert (meter.metrics(1.0).throughput_mbps == 0).all()  # nothing since
 
 
+def test_a_wrong_timestamp_is_no_day_of_decisions() -> None:
+    capture = cct.example("rtt-unfairness").ingress
+    late = capture.columns["ts_ns"].copy()
+    late[-1] += 2 * 10**18
+    wrong = cct.Capture(capture.columns | {"ts_ns": late}, capture.keys, capture.meta)
+    with pytest.raises(ParameterError, match="is a timestamp wrong"):
+        list(replay(wrong, RttSeparation(10, k=2), 1))
+    assert len(capture_metrics(wrong)) == len(capture_metrics(capture))
+
+
 def test_replaying_parts_is_replaying_the_whole() -> None:
     path = TRACES / "mixed.ingress.pcap.gz"
 

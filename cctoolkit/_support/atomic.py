@@ -36,7 +36,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # pathlib makes one slash of 
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path with the same name; move the file there to `path` on success, remove it on any failure.
 
-    A signal that raises (Ctrl-C) counts as a failure. A pipe or a device is written directly.
+    A signal that raises (Ctrl-C) counts as a failure. A pipe or a device is written directly. A file that is replaced
+    keeps its permissions, and a symbolic link to it stays.
 
     Raises
     ------
@@ -51,9 +52,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         with _named(lambda _: path):
             yield path
         return
-    with _workspace(path.parent, path.name) as inside:
-        yield inside / path.name
-        os.replace(inside / path.name, path)
+    target = _followed(path)
+    with _workspace(target.parent, target.name) as inside:
+        yield inside / target.name
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(inside / target.name, stat.S_IMODE(target.stat().st_mode))
+        os.replace(inside / target.name, target)
 
 
 @contextlib.contextmanager
@@ -76,12 +80,14 @@ def replacing_files(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def replacing_folder(path: str | os.PathLike[str], *, keep: bool = False) -> Iterator[Path]:
+def replacing_folder(
+    path: str | os.PathLike[str], *, keep: Callable[[str], bool] | None = None
+) -> Iterator[Path]:
     """Yield an empty temporary folder with the same name, which replaces `path` on success.
 
     On Linux, where the file system can exchange two names, `path` is at every moment the old folder or the new one.
-    With `keep`, the new folder also gets what the old one holds under other names. Beside the temporary folder is room
-    for scratch files.
+    The new folder also gets what the old one holds under other names for which `keep` returns True. A symbolic link to
+    the old folder stays. Beside the temporary folder is room for scratch files.
 
     Raises
     ------
@@ -90,12 +96,13 @@ def replacing_folder(path: str | os.PathLike[str], *, keep: bool = False) -> Ite
     """
     path = Path(path)
     _check_local(path)
+    path = _followed(path)
     with _workspace(path.parent, path.name) as inside:
         new = inside / path.name
         new.mkdir()
         yield new
-        if keep and path.exists():
-            _link_others(path, new)
+        if keep is not None and path.exists():
+            _link_others(path, new, keep)
         if not path.exists() or not _exchanged(new, path):
             if path.exists():
                 path.rename(inside / f"{path.name}.old")
@@ -118,7 +125,7 @@ def replacing_set(folder: str | os.PathLike[str]) -> Iterator[Path]:
     fixed = folder.is_dir() and (
         folder.samefile(os.curdir) or folder.is_mount() or not os.access(folder.parent, os.W_OK)
     )
-    with replacing_files(folder) if fixed else replacing_folder(folder, keep=True) as inside:
+    with replacing_files(folder) if fixed else replacing_folder(folder, keep=lambda _: True) as inside:
         yield inside
 
 
@@ -160,11 +167,16 @@ def _check_file(path: Path) -> None:
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
 
 
-def _link_others(old: Path, new: Path) -> None:
+def _followed(path: Path) -> Path:
+    """Where a symbolic link leads."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def _link_others(old: Path, new: Path, keep: Callable[[str], bool]) -> None:
     """Put what a folder holds into another one as well, except for names that are there and unfinished writes."""
     for entry in old.iterdir():
         target = new / entry.name
-        if target.exists() or entry.name.endswith(SUFFIX):
+        if target.exists() or entry.name.endswith(SUFFIX) or not keep(entry.name):
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.copytree(entry, target, symlinks=True, copy_function=_link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -127,6 +128,8 @@ def slots(
     with TableOutput(format, output, "slots", command_provenance(ingress)) as out:
         before = read_capture(ingress, tunnel=tunnel)  # type: ignore[arg-type]
         after = None if egress is None else read_capture(egress, tunnel=tunnel)  # type: ignore[arg-type]
+        if after is not None and not len(after):
+            raise ParameterError(f"egress: {egress} has no IP packets")
         table = compute_slots(
             before,
             after,
@@ -139,11 +142,9 @@ def slots(
         )
         # times choose slots, not packets: what is in the queue depends on packets before
         begin_s = table["slot"] * slot_ms / 1e3
-        if selection.start_s is not None:
-            table = table[begin_s >= selection.start_s]
-        if selection.stop_s is not None:
-            table = table[begin_s < selection.stop_s]
-        table = table.reset_index(drop=True)
+        start_s = -math.inf if selection.start_s is None else selection.start_s
+        stop_s = math.inf if selection.stop_s is None else selection.stop_s
+        table = table[(begin_s >= start_s) & (begin_s < stop_s)].reset_index(drop=True)
         out.write(table)
         if out.format is Format.table and out.rows:
             table = out.frame().rename(columns={"flow_id": "flow"})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +17,7 @@ from ..errors import ParameterError
 from .model import Capture
 from .reader import iter_capture, iter_frames
 from .selection import Selection
+from .source import reads_twice
 from .writer import PcapWriter
 
 __all__ = ["filter_capture", "selected"]
@@ -53,7 +57,7 @@ def filter_capture(
     Parameters
     ----------
     path : path
-        Capture to read; a file, since standard input cannot be read twice.
+        Capture to read; a pipe, as standard input (``"-"``) may be, is first copied to a temporary file.
     out : path
         Capture to write; the name sets format and compression, as for :class:`PcapWriter`. Times have nanoseconds.
     selection : Selection
@@ -87,8 +91,14 @@ def filter_capture(
     >>> cct.filter_capture(path, "udp.pcap", cct.Selection(protocol="udp", stop_s=1))
     21
     """
-    if os.fspath(path) == "-":
-        raise ParameterError("path: standard input cannot be read twice; save it to a file first")
+    if not reads_twice(path):
+        with tempfile.NamedTemporaryFile(suffix=".capture") as copy:
+            with ExitStack() as stack:
+                is_input = os.fspath(path) == "-"
+                pipe = sys.stdin.buffer if is_input else stack.enter_context(open(path, "rb"))
+                shutil.copyfileobj(pipe, copy)
+            copy.flush()
+            return filter_capture(copy.name, out, selection, packets=packets, snaplen=snaplen, **reading)
     if Path(out).exists() and Path(path).exists() and os.path.samefile(path, out):
         raise ParameterError(f"out: {os.fspath(out)} is the capture being read")
     wanted = []

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
 from .._support.terminal import end_empty
+from ..errors import ParameterError
 
 __all__ = [
     "CaptureArgument",
@@ -90,6 +93,15 @@ def end_without_packets(capture: str, selection: Any) -> NoReturn:
     end_empty(f"{capture}: {'no packet matches the selection' if selection else 'no IP packets'}")
 
 
+def _check_output_is_no_input(*, output: Path | None = None, **given: Any) -> None:
+    """Raise if a command would replace a file that it reads."""
+    if output is None or not output.is_file():
+        return
+    for value in given.values():
+        if isinstance(value, str | Path) and os.path.isfile(value) and os.path.samefile(value, output):
+            raise ParameterError(f"output: {output} is a file that this command reads")
+
+
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the parameters ``selection`` and ``tunnel`` of a command by the options that select packets.
 
@@ -113,6 +125,7 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     def wrapper(**given: Any) -> None:
+        _check_output_is_no_input(**given)
         command(**_selection(**{name: given.pop(name) for name in ours}), **given)
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *ours.values())]

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._support import waiting
+from .._support.arguments import whole
 from .._support.state import aligned_zeros
 from .._support.threads import Ahead, cores
 from .._support.words import few
@@ -387,8 +388,8 @@ def _parts(
         raise ParameterError(
             f"flow_timeout_s: {flow_timeout_s} must be positive, or None if flows never time out"
         )
-    if packets is not None and packets < 1:
-        raise ParameterError(f"packets: {packets} must be at least 1")
+    if packets is not None:
+        packets = whole("packets", packets, low=1)
 
     with (
         open_source(path) as source,

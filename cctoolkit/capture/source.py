@@ -299,7 +299,11 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
     if hasattr(path, "read"):
         file: Any = path
         name = str(getattr(file, "name", "<stream>"))
+        if isinstance(path, io.TextIOBase):
+            raise ParameterError("path: the file object is in text mode, expected binary")
     elif os.fspath(path) == "-":
+        if sys.stdin is None:
+            raise CaptureFormatError("<stdin>", None, "standard input is closed")
         # not its buffer, whose lock a thread that still waits would hold when Python ends
         file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         name = "<stdin>"

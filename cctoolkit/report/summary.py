@@ -398,7 +398,9 @@ def summarise(
         if not isinstance(source, Capture):
             source, reading = read_capture(source, **reading), {}
         if not isinstance(egress, Capture):
-            egress = read_capture(egress, **options)
+            name, egress = os.fspath(egress), read_capture(egress, **options)
+            if not len(egress):
+                raise ParameterError(f"egress: {name} has no IP packets")
         comparison = compare_taps(source, egress)
         if check_taps:
             comparison.check()
@@ -877,7 +879,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     say(
         totals["copies"] > COPIES * totals["segments"],
         f"{totals['copies']:,} TCP segments were recorded twice (on two interfaces, or by a mirror port): packets and "
-        "bytes count both copies. Record one interface, or remove duplicates first (editcap -d).",
+        "bytes count both copies, some of which pass for retransmissions, and RTTs are missing. Record one interface, "
+        "or remove duplicates first (editcap -d).",
     )
     say(
         counts.get("truncated_headers"),

@@ -392,10 +392,21 @@ def _write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """Yield a temporary directory for a run, which replaces `path` on success; errors are those of a saved run."""
+    """Yield a temporary directory for a run, which replaces the run in `path` on success; other files there stay.
+
+    Errors are those of a saved run.
+    """
     check_run_target(path)
-    with replacing_folder(path) as folder:
+    with replacing_folder(path, keep=lambda name: not _is_of_a_run(name)) as folder:
         yield folder
+
+
+def _is_of_a_run(name: str) -> bool:
+    """Whether a saved run, of the simulator or the testbed, may have a file or folder of this name."""
+    stem = name.split(".")[0]
+    return name in ("run.json", "provenance.json", "scenario.toml", "labels.csv", "qdisc.json") or (
+        stem in _COLUMNS or stem in ("ingress", "egress")
+    )
 
 
 def check_run_target(path: Path) -> None:

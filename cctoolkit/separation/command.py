@@ -88,7 +88,7 @@ def separate(
     from ..capture.reader import iter_capture
     from .controller import RttSeparation
     from .jenks import choose_k
-    from .meters import CaptureMeter
+    from .meters import NEVER_IDLE_S, CaptureMeter
     from .replay import replay
     from .router import Router
     from .watched import WatchedCapture
@@ -140,7 +140,7 @@ def separate(
             else:
                 out.write(log)
             return
-        meter = CaptureMeter(long, idle_s=1e9)
+        meter = CaptureMeter(long, idle_s=NEVER_IDLE_S)
         for part in watched:
             meter.update(part.columns, part.keys)
         if watched.first_ns is None:

@@ -108,6 +108,10 @@ class RunMeter:
         return sizes if sizes.size == n else 1514.0
 
 
+#: An `idle_s` that is longer than between any two times.
+NEVER_IDLE_S = 9e9
+
+
 class CaptureMeter:
     """Metrics of the flows of a capture, part by part, as known to a passive tap.
 
@@ -224,6 +228,6 @@ def capture_metrics(capture: Capture, long_bytes: int = LONG_BYTES) -> pd.DataFr
     DataFrame
         One row per flow.
     """
-    meter = CaptureMeter(long_bytes, idle_s=1e9)
+    meter = CaptureMeter(long_bytes, idle_s=NEVER_IDLE_S)
     meter.update(capture.columns, capture.keys)
     return meter.metrics(max(capture.duration_s, 1e-9))

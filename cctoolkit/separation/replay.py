@@ -7,12 +7,16 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from .._support.arguments import positive_ns
 from ..capture.model import Capture
 from ..errors import ParameterError
 from .controller import Controller, Decision
 from .meters import LONG_BYTES, CaptureMeter
 
 __all__ = ["replay"]
+
+#: Intervals between two parts of a capture: each is a decision.
+_MOST_INTERVALS = 1_000_000
 
 
 def replay(
@@ -44,7 +48,7 @@ def replay(
     Raises
     ------
     ParameterError
-        The interval is not positive.
+        The interval is not positive, or the capture is too long for it.
 
     See Also
     --------
@@ -63,8 +67,7 @@ def replay(
     10 {}
     15 {}
     """
-    if not interval_s > 0:
-        raise ParameterError(f"interval_s: {interval_s!r} must be positive")
+    interval_ns = positive_ns(interval_s, 1e9, "interval_s")
     meter = CaptureMeter(long_bytes)
     origin_ns: int | None = None
     now = 0  # number of the current interval
@@ -73,7 +76,12 @@ def replay(
         if len(ts) == 0:
             continue
         origin_ns = int(ts[0]) if origin_ns is None else origin_ns
-        number = np.maximum.accumulate(np.maximum((ts - origin_ns) // round(interval_s * 1e9), now))
+        number = np.maximum.accumulate(np.maximum((ts - origin_ns) // interval_ns, now))
+        if int(number[-1]) - now > _MOST_INTERVALS:
+            raise ParameterError(
+                f"interval_s: the capture spans {int(number[-1]):,} intervals, but at most {_MOST_INTERVALS:,} fit; "
+                "is a timestamp wrong?"
+            )
         edges = np.searchsorted(number, np.arange(now, int(number[-1]) + 2))
         for i, (first, last) in enumerate(itertools.pairwise(edges)):
             if i > 0:
