@@ -168,7 +168,7 @@ def by_ranges(flow: Flow, own: Side, other: Side, p: Packet, at: int) -> str:
         ts, tsval = next((ts, tsval) for left, right, ts, tsval in own.skipped if left <= at < right)
     newer = distance(p.tsval, tsval) if p.tsval and tsval else 0
     patience = flow.handshake_rtt or flow.initial_rtt or (10_000_000 if p.tsval and tsval else 3_000_000)
-    overtaken = newer < 0 if newer else 0 <= p.ts - ts < patience
+    overtaken = newer < 0 if newer else -patience < p.ts - ts < patience
     return "reordered" if overtaken else "retransmitted"
 
 

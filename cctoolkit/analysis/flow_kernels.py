@@ -298,7 +298,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
             overtaken = newer < 0
         else:
             patience = _round_trip(flow, TICK_NS if stamped else REORDERING_NS)
-            overtaken = 0 <= ts - skipped_ts < patience
+            overtaken = -patience < ts - skipped_ts < patience  # stamps may be a little out of order
         if overtaken:
             fault.out_of_order += _segments(payload, tsval, flow)
             return REORDERED

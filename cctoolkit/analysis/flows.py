@@ -7,8 +7,9 @@ seen. Such a segment is
 - **new** if it starts at the edge or beyond it; if beyond, it leaves a hole.
 - **retransmitted** (``retransmits_*``) if the tap saw some of its numbers before; or if it fills a hole and was sent
   after the segment that skipped the hole: its timestamp (TSval, RFC 7323) is newer, or where timestamps are missing or
-  equal, it comes at least a handshake RTT later. (If that RTT is uncertain, the time from the last SYN to the first
-  ACK counts; if the handshake was not seen, 3 ms, or 10 ms where timestamps are equal.)
+  equal, it comes at least a handshake RTT later (or, after a step of the clock, earlier). If that RTT is uncertain,
+  the time from the last SYN to the first ACK counts; if the handshake was not seen, 3 ms, or 10 ms where timestamps
+  are equal.
 - **reordered** (``out_of_order_*``) if it fills a hole and was sent before the segment that skipped the hole.
 - a **copy** (``copies_*``) if it was seen before but not sent again: its timestamp is older than that of the segment
   at the edge; or it repeats that segment within 1 ms with the same timestamp, acknowledgment and window. Mirror ports

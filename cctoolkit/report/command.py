@@ -110,7 +110,7 @@ def flows(
     ] = SortBy.bytes,
     top: Annotated[
         int | None,
-        typer.Option(help=_LISTED, show_default=f"{_SHOWN} on a terminal, else all", min=1),
+        typer.Option(help=_LISTED, show_default=f"{_SHOWN} in a table, all in files and csv or jsonl", min=1),
     ] = None,
     cca: Annotated[
         bool,
