@@ -110,6 +110,9 @@ def _common(
     """Options before the command."""
 
 
+_shown_warnings: set[str] = set()
+
+
 def _show_warning(
     message: Warning | str,
     category: type[Warning],
@@ -118,7 +121,10 @@ def _show_warning(
     file: Any = None,
     line: str | None = None,
 ) -> None:
-    note(f"warning: {message}")
+    text = str(message)
+    if text not in _shown_warnings:  # a file that is read twice is damaged once
+        _shown_warnings.add(text)
+        note(f"warning: {text}")
 
 
 class _Notes(logging.Handler):
@@ -142,6 +148,7 @@ def _again_if_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
 def main() -> None:
     """Entry point of ``cct``."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    _shown_warnings.clear()
     warnings.showwarning = _show_warning
     sys.unraisablehook = _again_if_interrupted
     logging.lastResort = _Notes(logging.WARNING)

@@ -86,7 +86,7 @@ def positive_ns(value: float, unit_ns: float, name: str) -> int:
     except (TypeError, ValueError, OverflowError):
         ns = 0
     if not 1 <= ns < 2**62:
-        raise ParameterError(f"{name}: {shown(value)} must be a time of at least one nanosecond")
+        raise ParameterError(f"{name}: {shown(value)} must be a time from one nanosecond to 146 years")
     return ns
 
 
