@@ -32,6 +32,7 @@ from tools import examples, mostly_slow
 import cctoolkit as cct
 from cctoolkit import schema
 from cctoolkit.capture import flow_ids, reader, source as byte_source
+from cctoolkit.capture.filtering import selected
 from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.model import Capture
 from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
@@ -702,6 +703,20 @@ def test_retiring_flows_does_not_change_their_numbers(seed: int, packets: int) -
     assert any(after < before for before, after in table_sizes), "nothing was retired: the test shows nothing"
 
 
+def test_a_packet_with_a_wrong_time_does_not_move_a_selection() -> None:
+    cap = read_bytes(
+        made.pcap([(n * S, made.ipv4(17, bytes(8)), 28) for n in range(1000, 1100)], link_type=228)
+    )
+    ts_ns = cap.columns["ts_ns"].copy()
+    ts_ns[20] = 0
+    wrong = Capture(cap.columns | {"ts_ns": ts_ns}, cap.keys, cap.meta)
+    assert len(cap.select(start_s=10, stop_s=60)) == 50
+    assert len(wrong.select(start_s=10, stop_s=60)) == 49
+    for size in (7, 30):
+        parts = [wrong.rows(np.arange(100) // size == n) for n in range(100 // size + 1)]
+        assert sum(map(len, selected(parts, cct.Selection(start_s=10, stop_s=60)))) == 49
+
+
 # ---- Selecting -------------------------------------------------------------------------------------------------------
 
 
@@ -745,7 +760,7 @@ def test_select(selectable: Capture, selection: dict[str, Any]) -> None:
         i = of[flow_id]
         network = ipaddress.ip_network(selection.get("host", "::/0"))
         ends = {ipaddress.ip_address(src[i]), ipaddress.ip_address(dst[i])}
-        at_s = Fraction(ts_ns - cap.meta.first_ts_ns, S)
+        at_s = Fraction(ts_ns - int(cap.columns["ts_ns"][0]), S)
         keep.append(
             ("flow_id" not in selection or flow_id in np.atleast_1d(selection["flow_id"]))
             and ("host" not in selection or any(end in network for end in ends))

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ParameterError
 from .model import Capture
 from .reader import iter_capture, iter_frames
-from .selection import Selection
+from .selection import Selection, origin_of
 from .source import reads_twice
 from .writer import PcapWriter
 
@@ -36,7 +36,7 @@ def selected(parts: Iterable[Capture], selection: Selection | None) -> Iterator[
     origin_ns: int | None = None
     for part in parts:
         if origin_ns is None:
-            origin_ns = part.meta.first_ts_ns
+            origin_ns = origin_of(part)
         yield part.rows(selection.mask(part, origin_ns)) if selection else part
 
 
@@ -105,7 +105,7 @@ def filter_capture(
     origin_ns = None
     for part in iter_capture(path, packets, frame_numbers=True, **reading):
         if origin_ns is None:
-            origin_ns = part.meta.first_ts_ns
+            origin_ns = origin_of(part)
         wanted.append(part.columns["frame"][selection.mask(part, origin_ns)])
     numbers = np.concatenate(wanted)
 

@@ -15,7 +15,7 @@ from .._support.words import few, format_utc
 from ..errors import ParameterError, SchemaError
 from ..schema import SACKS, arrays, check_columns, write_parquet
 from .keys import CaptureMeta, FlowKeys, check_keys
-from .selection import Selection
+from .selection import Selection, origin_of
 
 if TYPE_CHECKING:  # at run time inside functions: whoever only reads need not wait for it
     import pandas as pd
@@ -130,7 +130,7 @@ class Capture:
             missing = np.setdiff1d(np.asarray(selection.flow_id), self.keys.flow_id)
             if len(missing):
                 raise ParameterError(f"flow_id: no flow {missing[0]} in {self.meta.path}")
-        return self.rows(selection.mask(self, self.meta.first_ts_ns))
+        return self.rows(selection.mask(self, origin_of(self)))
 
     def rows(self, keep: np.ndarray) -> Capture:
         """The packets where the boolean array `keep` is true; flow numbers stay as they are.

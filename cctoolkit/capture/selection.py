@@ -21,6 +21,15 @@ __all__ = ["Selection"]
 _MOST_S = 2.0**33
 
 
+def origin_of(cap: Packets) -> int | None:
+    """Time of the first packet, from which start and stop count; None without packets.
+
+    Of the first in the file, not of the earliest: one packet with a wrong time must not move the selection.
+    """
+    ts_ns = cap.columns["ts_ns"]
+    return int(ts_ns[0]) if len(ts_ns) else None
+
+
 class Packets(Protocol):
     """What a selection needs of a :class:`~cctoolkit.Capture` or a part of one."""
 
@@ -61,7 +70,7 @@ class Selection:
     --------
     >>> cap = cct.example("mixed").ingress
     >>> first_second = cct.Selection(protocol="tcp", start_s=0, stop_s=1)
-    >>> int(first_second.mask(cap, cap.meta.first_ts_ns).sum())
+    >>> int(first_second.mask(cap, int(cap.columns["ts_ns"][0])).sum())
     1580
     """
 
@@ -97,14 +106,15 @@ class Selection:
         flows = self._flows(cap.keys)
         return None if flows.all() else cap.keys.flow_id[flows]
 
-    def mask(self, cap: Packets, origin_ns: int) -> np.ndarray:
-        """Which packets of a capture (or part of one) match; `origin_ns` is the time of the capture's first packet."""
+    def mask(self, cap: Packets, origin_ns: int | None) -> np.ndarray:
+        """Which packets of a capture (or part of one) match; `origin_ns` is :func:`origin_of` the capture."""
         flows = self._flows(cap.keys)
         if flows.all():
             mask = np.ones(len(cap.columns["ts_ns"]), bool)
         else:
             mask = flows[np.searchsorted(cap.keys.flow_id, cap.columns["flow_id"])]
         ts_ns = cap.columns["ts_ns"]
+        origin_ns = origin_ns or 0  # None: there is no packet
         if self.start_s is not None:
             mask &= ts_ns >= origin_ns + round(self.start_s * 1e9)
         if self.stop_s is not None:

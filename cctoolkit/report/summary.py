@@ -24,7 +24,7 @@ from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..capture.reader import iter_capture, read_capture
-from ..capture.selection import Selection
+from ..capture.selection import Selection, origin_of
 from ..capture.source import reads_twice
 from ..errors import ParameterError
 from .idle import Idle, Silences
@@ -300,7 +300,7 @@ def _parts(
     origin_ns: int | None = None
     for part in _whole_parts(source, packets, reading):
         if origin_ns is None:
-            origin_ns = part.meta.first_ts_ns
+            origin_ns = origin_of(part)
         yield part.rows(selection.mask(part, origin_ns)) if selection else part, part.meta
 
 
@@ -832,7 +832,7 @@ def _measure_two_taps(
     slot_ms: float,
 ) -> TwoTaps:
     if selection:
-        ingress = ingress.rows(selection.mask(ingress, ingress.meta.first_ts_ns))
+        ingress = ingress.rows(selection.mask(ingress, origin_of(ingress)))
     ingress = ingress.select(flow_id=largest["flow_id"].tolist())
     delays = QueueDelay(check_taps=False)
     delays.update(ingress, egress)
