@@ -129,7 +129,7 @@ RESULTS = {
         "rtt-separation", "when separation by RTT pays, and when it does harm", "--test 9", "test9",
     ),
     "rtt-separation-transfers": _experiment(
-        "rtt-separation", "the RTT paper's test 4 with half of its 6000 transfers", "--test 4 --scale 0.5",
+        "rtt-separation", "the RTT paper's test 4 with a quarter of its 6000 transfers", "--test 4 --scale 0.25",
         "test4",
     ),
     "rtt-separation-linux": _experiment(
