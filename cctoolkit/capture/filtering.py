@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from ..errors import ParameterError
+from ..errors import CaptureFormatError, ParameterError
 from .model import Capture
 from .reader import iter_capture, iter_frames
 from .selection import Selection, origin_of
@@ -38,6 +38,21 @@ def selected(parts: Iterable[Capture], selection: Selection | None) -> Iterator[
         if origin_ns is None:
             origin_ns = origin_of(part)
         yield part.rows(selection.mask(part, origin_ns)) if selection else part
+
+
+def _copied(pipe: str | os.PathLike[str], copy: IO[bytes]) -> str:
+    """Copy what comes out of a pipe; return its name for messages."""
+    if os.fspath(pipe) == "-":
+        if sys.stdin is None:
+            raise CaptureFormatError("<stdin>", None, "standard input is closed")
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        name = "<stdin>"
+    else:
+        with open(pipe, "rb") as file:
+            shutil.copyfileobj(file, copy)
+        name = os.fspath(pipe)
+    copy.flush()
+    return name
 
 
 def filter_capture(
@@ -93,12 +108,11 @@ def filter_capture(
     """
     if not reads_twice(path):
         with tempfile.NamedTemporaryFile(suffix=".capture") as copy:
-            with ExitStack() as stack:
-                is_input = os.fspath(path) == "-"
-                pipe = sys.stdin.buffer if is_input else stack.enter_context(open(path, "rb"))
-                shutil.copyfileobj(pipe, copy)
-            copy.flush()
-            return filter_capture(copy.name, out, selection, packets=packets, snaplen=snaplen, **reading)
+            name = _copied(path, copy)
+            try:
+                return filter_capture(copy.name, out, selection, packets=packets, snaplen=snaplen, **reading)
+            except CaptureFormatError as err:
+                raise CaptureFormatError(name, err.offset, err.expected) from None
     if Path(out).exists() and Path(path).exists() and os.path.samefile(path, out):
         raise ParameterError(f"out: {os.fspath(out)} is the capture being read")
     wanted = []

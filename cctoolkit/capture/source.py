@@ -345,9 +345,8 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         pieces = ahead = Ahead(iter(pieces), _PIECES_AHEAD, "decompress")
 
         def close() -> None:
-            if ahead.stop(
-                wait=not source.may_wait
-            ):  # else it waits for the program at the other end of a pipe
+            # a thread that still waits for the program at the other end of a pipe keeps the file
+            if ahead.stop(wait=not source.may_wait):
                 close_file()
 
         source._close = close
