@@ -107,7 +107,7 @@ class Selection:
         return None if flows.all() else cap.keys.flow_id[flows]
 
     def mask(self, cap: Packets, origin_ns: int | None) -> np.ndarray:
-        """Which packets of a capture (or part of one) match; `origin_ns` is :func:`origin_of` the capture."""
+        """Which packets of a capture (or part of one) match; `origin_ns` is the time of the capture's first packet."""
         flows = self._flows(cap.keys)
         if flows.all():
             mask = np.ones(len(cap.columns["ts_ns"]), bool)
