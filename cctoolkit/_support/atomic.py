@@ -22,7 +22,8 @@ from pathlib import Path
 from ..errors import CCToolkitError, ParameterError
 
 __all__ = [
-    "SUFFIX", "check_target", "replacing", "replacing_files", "replacing_folder", "replacing_set", "sweep",
+    "SUFFIX", "check_target", "is_same_file", "replacing", "replacing_files", "replacing_folder", "replacing_set",
+    "sweep",
 ]  # fmt: skip
 
 #: Ending of hidden folders; nothing else has it, so what has it is ours to remove.
@@ -127,6 +128,11 @@ def replacing_set(folder: str | os.PathLike[str]) -> Iterator[Path]:
     )
     with replacing_files(folder) if fixed else replacing_folder(folder, keep=lambda _: True) as inside:
         yield inside
+
+
+def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether two names are those of one file that is there."""
+    return os.path.isfile(one) and os.path.isfile(other) and os.path.samefile(one, other)
 
 
 def check_target(path: str | os.PathLike[str] | None, *, folder: bool = False) -> None:

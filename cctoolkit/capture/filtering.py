@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from .._support.atomic import is_same_file
 from ..errors import CaptureFormatError, ParameterError
 from .model import Capture
 from .reader import iter_capture, iter_frames
 from .selection import Selection, origin_of
-from .source import reads_twice
+from .source import reads_twice, standard_input
 from .writer import PcapWriter
 
-__all__ = ["filter_capture", "selected"]
+__all__ = ["filter_capture", "masks", "selected"]
+
+
+def masks(
+    parts: Iterable[Capture], selection: Selection | None
+) -> Iterator[tuple[Capture, np.ndarray | None]]:
+    """Yield the parts of a capture, each with which of its packets are selected; None: all.
+
+    Parameters
+    ----------
+    parts, selection
+        As for :func:`selected`.
+    """
+    origin_ns: int | None = None
+    for part in parts:
+        if origin_ns is None:
+            origin_ns = origin_of(part)
+        yield part, selection.mask(part, origin_ns) if selection else None
 
 
 def selected(parts: Iterable[Capture], selection: Selection | None) -> Iterator[Capture]:
@@ -33,19 +49,14 @@ def selected(parts: Iterable[Capture], selection: Selection | None) -> Iterator[
     selection : Selection, optional
         Which packets to yield; by default all.
     """
-    origin_ns: int | None = None
-    for part in parts:
-        if origin_ns is None:
-            origin_ns = origin_of(part)
-        yield part.rows(selection.mask(part, origin_ns)) if selection else part
+    for part, mask in masks(parts, selection):
+        yield part if mask is None else part.rows(mask)
 
 
 def _copied(pipe: str | os.PathLike[str], copy: IO[bytes]) -> str:
     """Copy what comes out of a pipe; return its name for messages."""
     if os.fspath(pipe) == "-":
-        if sys.stdin is None:
-            raise CaptureFormatError("<stdin>", None, "standard input is closed")
-        shutil.copyfileobj(sys.stdin.buffer, copy)
+        shutil.copyfileobj(standard_input(), copy)
         name = "<stdin>"
     else:
         with open(pipe, "rb") as file:
@@ -113,14 +124,12 @@ def filter_capture(
                 return filter_capture(copy.name, out, selection, packets=packets, snaplen=snaplen, **reading)
             except CaptureFormatError as err:
                 raise CaptureFormatError(name, err.offset, err.expected) from None
-    if Path(out).exists() and Path(path).exists() and os.path.samefile(path, out):
+    if is_same_file(path, out):
         raise ParameterError(f"out: {os.fspath(out)} is the capture being read")
     wanted = []
-    origin_ns = None
-    for part in iter_capture(path, packets, frame_numbers=True, **reading):
-        if origin_ns is None:
-            origin_ns = origin_of(part)
-        wanted.append(part.columns["frame"][selection.mask(part, origin_ns)])
+    for part, mask in masks(iter_capture(path, packets, frame_numbers=True, **reading), selection):
+        frame = part.columns["frame"]
+        wanted.append(frame.copy() if mask is None else frame[mask])  # a view would hold all of the part
     numbers = np.concatenate(wanted)
 
     options: dict[str, Any] = {} if snaplen is None else {"snaplen": snaplen}

@@ -308,7 +308,7 @@ class FlowIds:
         self._retire = retire and not never
         self._retire_at = _RETIRE_RECORDS
         self.seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
-        self._records = aligned_zeros((1 << 16, _WORDS), np.int64)  # one cache line each
+        self._records = aligned_zeros((1 << 16, _WORDS), np.int64)  # a cache line each; no memory until used
         self._syn_options = np.empty((1 << 12, 2), np.uint32)
         self._touched = np.empty(1 << 12, np.int64)
         self._index = np.zeros(1 << 13, np.uint64)

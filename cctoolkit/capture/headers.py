@@ -343,6 +343,17 @@ def _count(counts_at, which, more):
 
 @inlined
 @no_type_check
+def _nothing_yet():
+    """The IP and the TCP header of a frame in which none has been read."""
+    zero = np.int64(0)
+    return (
+        _Ip(zero, zero, zero, zero, zero, zero, zero),
+        _Tcp(zero, zero, zero, zero, zero, zero, False, np.int64(NO_SYN_OPTIONS), zero),
+    )
+
+
+@inlined
+@no_type_check
 def _plain(layer, p, end, wire_end, inner, row, sack_at):
     """The headers of a frame as most are: TCP or UDP right behind an IP header without options.
 
@@ -363,8 +374,7 @@ def _plain(layer, p, end, wire_end, inner, row, sack_at):
         ``ip_headers`` is 0 for any other frame.
     """
     zero = np.int64(0)
-    ip = _Ip(zero, zero, zero, zero, zero, zero, zero)
-    tcp = _Tcp(zero, zero, zero, zero, zero, zero, False, np.int64(NO_SYN_OPTIONS), zero)
+    ip, tcp = _nothing_yet()
     header_bytes = packet_bytes = protocol = sport = dport = payload = ip_headers = zero
     truncated = False
     if layer == IPV4 and end - p >= 20 and u8(p) == 0x45 and be16(p + 6) & 0x1FFF == 0:
@@ -417,8 +427,7 @@ def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, at):
         Without any IP header if ``ip_headers`` is 0; -1: `to_ip` is 0 and was needed.
     """
     zero = np.int64(0)
-    ip = _Ip(zero, zero, zero, zero, zero, zero, zero)
-    tcp = _Tcp(zero, zero, zero, zero, zero, zero, False, np.int64(NO_SYN_OPTIONS), zero)
+    ip, tcp = _nothing_yet()
     protocol = sport = dport = payload = ip_headers = zero
     later_fragment = truncated = False
     while True:

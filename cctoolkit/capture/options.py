@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
+from .._support.atomic import is_same_file
 from .._support.terminal import end_empty
 from ..errors import ParameterError
 
@@ -95,10 +95,8 @@ def end_without_packets(capture: str, selection: Any) -> NoReturn:
 
 def _check_output_is_no_input(*, output: Path | None = None, **given: Any) -> None:
     """Raise if a command would replace a file that it reads."""
-    if output is None or not output.is_file():
-        return
     for value in given.values():
-        if isinstance(value, str | Path) and os.path.isfile(value) and os.path.samefile(value, output):
+        if output is not None and isinstance(value, str | Path) and is_same_file(value, output):
             raise ParameterError(f"output: {output} is a file that this command reads")
 
 

@@ -14,8 +14,7 @@ from ..errors import ParameterError
 from .keys import FlowKeys
 from .protocols import protocol_number
 
-__all__ = ["Selection"]
-
+__all__ = ["Selection", "origin_of"]
 
 #: The longest time from a capture's first packet that can be given.
 _MOST_S = 2.0**33

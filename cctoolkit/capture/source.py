@@ -22,7 +22,7 @@ import numpy as np
 from .._support.threads import Ahead
 from ..errors import CaptureFormatError, ParameterError
 
-__all__ = ["ByteSource", "open_source", "read_pieces_into", "reads_twice", "zstd"]
+__all__ = ["ByteSource", "open_source", "read_pieces_into", "reads_twice", "standard_input", "zstd"]
 
 _NOTHING = np.empty(0, np.uint8)
 _NOTHING.flags.writeable = False
@@ -302,10 +302,7 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         if isinstance(path, io.TextIOBase):
             raise ParameterError("path: the file object is in text mode, expected binary")
     elif os.fspath(path) == "-":
-        if sys.stdin is None:
-            raise CaptureFormatError("<stdin>", None, "standard input is closed")
-        # not its buffer, whose lock a thread that still waits would hold when Python ends
-        file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+        file = standard_input()
         name = "<stdin>"
     else:
         name = os.fspath(path)
@@ -352,6 +349,20 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
         source._close = close
     source._read_into = read_pieces_into(_until_damage(pieces, damaged))
     return source
+
+
+def standard_input() -> Any:
+    """Standard input in binary mode.
+
+    Raises
+    ------
+    CaptureFormatError
+        It is closed.
+    """
+    if sys.stdin is None:
+        raise CaptureFormatError("<stdin>", None, "standard input is closed")
+    # not its buffer, whose lock a thread that still waits would hold when Python ends
+    return getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
 
 
 def reads_twice(source: object) -> bool:

@@ -342,6 +342,7 @@ def _is_our_own(
     return True
 
 
+@functools.cache
 def _is_our_own_there(source: Source | None, root: Path) -> bool:
     """:func:`_is_our_own` of a class that is imported."""
     if source is None or source[1] is None or source[0].startswith(REGISTRIES):

@@ -20,11 +20,12 @@ from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
 from ..analysis.tap_comparison import TapComparison, compare_taps
+from ..capture.filtering import masks, selected
 from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
 from ..capture.protocols import protocol_name
 from ..capture.reader import iter_capture, read_capture
-from ..capture.selection import Selection, origin_of
+from ..capture.selection import Selection
 from ..capture.source import reads_twice
 from ..errors import ParameterError
 from .idle import Idle, Silences
@@ -297,11 +298,8 @@ def _parts(
     reading: dict[str, Any],
 ) -> Iterator[tuple[Capture, CaptureMeta]]:
     """The selected packets, part by part, and the metadata of the whole part."""
-    origin_ns: int | None = None
-    for part in _whole_parts(source, packets, reading):
-        if origin_ns is None:
-            origin_ns = origin_of(part)
-        yield part.rows(selection.mask(part, origin_ns)) if selection else part, part.meta
+    for part, mask in masks(_whole_parts(source, packets, reading), selection):
+        yield part if mask is None else part.rows(mask), part.meta
 
 
 def _whole_parts(
@@ -832,7 +830,7 @@ def _measure_two_taps(
     slot_ms: float,
 ) -> TwoTaps:
     if selection:
-        ingress = ingress.rows(selection.mask(ingress, origin_of(ingress)))
+        (ingress,) = selected([ingress], selection)
     ingress = ingress.select(flow_id=largest["flow_id"].tolist())
     delays = QueueDelay(check_taps=False)
     delays.update(ingress, egress)

@@ -323,8 +323,7 @@ def slow_start(tables: Tables) -> list[Statement]:
             Statement(
                 "logs",
                 f"{OURS}iRED, configuration IV, phase 1: ending slow start with a nearly empty window explains the "
-                f"logs' share (within "
-                f"{100 * LIKE_THE_LOGS:g} points with it, not without)",
+                f"logs' share (within {100 * LIKE_THE_LOGS:g} points with it, not without)",
                 f"logs {100 * usual['logged_share']:.0f} %, "
                 + ", ".join(
                     f"{row['slow_start']}: {100 * row['scalable_share']:.0f} %" for row in (usual, *changed)
