@@ -39,7 +39,7 @@ from cctoolkit.analysis.limits import NAMEABLE, flow_limits
 from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.kept import note_step
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
-from cctoolkit.identify.behaviour import right
+from cctoolkit.identify.behaviour import AS, right
 from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.card import write_card
 from cctoolkit.identify.evaluation import confusion, evaluate, rejection
@@ -489,6 +489,8 @@ def others(model: identify.Model, work: Work, where: str, ms: int) -> dict[str, 
         "f1_of_three": evaluate(one_of(model), w.take(named), draws=2).f1[0],
         **lost,
         "rejected_or_right": float(np.mean((said == UNKNOWN) | right(said, moved))),
+        # nobody can tell these from a known one
+        "known_by_behaviour": float(np.mean(moved[list(AS)].eq(True).any(axis=1))),
         **shares,
     }
     log(f"cca, others: {found}")

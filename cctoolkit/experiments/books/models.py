@@ -189,14 +189,24 @@ def unknown(tables: Tables) -> str:
 
 
 def unknown_in_the_world(tables: Tables) -> str:
-    """The same with settings unlike those of the paper."""
+    """The same with settings unlike those of the paper, by length of the window."""
     by: Any = tables["others"].query("set == 'world'").set_index("window_ms")
-    of = [
-        f"{100 * row.rejected_unlike_reno:.0f} % are unknown at {LENGTHS[ms]} ({100 * row.rejected_or_right:.0f} % "
-        f"are unknown or named after what they do), with {100 * row.known_lost:.0f} % of the known ones lost"
-        for ms, row in reversed(list(by.iterrows()))
-    ]
-    return "; ".join(of)
+
+    def percent(column: str) -> list[str]:
+        return [f"{100 * by[column][ms]:.0f} %" for ms in LENGTHS]
+
+    return markdown_table(
+        pd.DataFrame(
+            {
+                "window": [*LENGTHS.values()],
+                "unknown": percent("rejected_unlike_reno"),
+                "unknown, or named after what they do": percent("rejected_or_right"),
+                "act as Reno or CUBIC would": percent("known_by_behaviour"),
+                "known ones lost": percent("known_lost"),
+            }
+        ),
+        labels=1,
+    )
 
 
 def left_out(tables: Tables) -> str:
