@@ -202,6 +202,7 @@ def test_activities_after_long_pauses():
         assert np.abs(error[20:]).max() < 0.05, pause
 
 
+@pytest.mark.slow
 def test_the_wrap_is_not_seen():
     """The same activities whether the clock wraps in between or not."""
     at = np.cumsum(np.random.default_rng(1).exponential(2 * MS, 20_000).astype(np.int64))

@@ -215,6 +215,7 @@ class Scalable(Cca):
         flow.ssthresh = max(flow.cwnd / 2, 2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aqm", [DualPi2(), LinuxDualPi2()])
 @pytest.mark.parametrize("rtt_ms", [10, 25, 50])
 def test_dualpi2_shares_by_the_law(aqm, rtt_ms):

@@ -69,6 +69,7 @@ def test_ired_probabilities(square):
         assert table[0] == 0 and table[-1] == 65536
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("square", [True, False])
 def test_ired_decides_as_in_floats(square):
     """The same packets and the same draws: decisions differ where a draw falls between the two probabilities."""

@@ -396,6 +396,7 @@ def test_names_that_cannot_be_are_lines(tmp_path: Path) -> None:
     assert sorted(names) == ["\\udcff\\udcfe.pcap.gz", "a\\x1b[31m\\nb.pcap.gz", "good.pcap.gz"]
 
 
+@pytest.mark.slow
 def test_damaged_bookkeeping_is_made_again(tmp_path: Path) -> None:
     out, trace = tmp_path / "out", cct.example("bufferbloat").ingress.meta.path
     (name,) = run_batch([trace], out, SETTINGS, progress=False).computed

@@ -44,6 +44,7 @@ FEW = ["bufferbloat", "bbr", "testbed/nv", "testbed/aqm-red", "testbed/reno-cubi
 REST = [pytest.param(name, marks=pytest.mark.slow) for name in PAIRS if name not in FEW]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FEW, *REST])
 def test_rate_and_buffer_of_real_queues(name):
     one, two = found(name)
@@ -76,6 +77,7 @@ def test_a_link_that_changes_has_no_rate():
     assert found("testbed/rate-change") == (None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cca", ["reno", "cubic", "bbr"])
 @pytest.mark.parametrize("rate", [2, 20])
 def test_simulated_links(cca, rate):

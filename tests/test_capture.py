@@ -273,6 +273,7 @@ def one_time(tsresol: int, ticks: int, order: str, offset_s: int | None = None) 
     return int(read_bytes(data).columns["ts_ns"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ticks", [0, 1, 10**15 + 1, 2**63 - 1, 2**63, 2**64 - 1, 1_700_000_000_123_456_789])
 def test_every_resolution_is_exact(ticks: int) -> None:
     """Against fractions; beyond what int64 nanoseconds hold, the time stays at the limit."""
@@ -402,6 +403,7 @@ def plain() -> bytes:
     return made.pcap([f[:3] for f in made.random_frames(random, 5000, 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", COMPRESS)
 @pytest.mark.parametrize("name", ["trace.pcap", "trace.gz", "trace.xz", "trace"])
 def test_compression_is_recognised_by_content(
@@ -730,6 +732,7 @@ def rows_where(cap: Capture, keep: np.ndarray) -> dict[str, np.ndarray]:
     return {name: column[keep] for name, column in cap.columns.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "selection",
     [
@@ -869,6 +872,7 @@ LIES = [0, 13, 0x40001, 0xFFFFFFFF]
 MORE_LIES = [1, 3, 11, 12, 0x7FFF, 0xFFFF, 0x40000, 0x7FFFFFFF]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", mostly_slow([*LIES, *MORE_LIES], LIES))
 @pytest.mark.parametrize("seed", mostly_slow(range(8), [0]))
 def test_a_lie_in_every_word(seed: int, value: int) -> None:

@@ -66,6 +66,7 @@ def test_a_bomb_takes_no_more_memory_than_a_capture(tmp_path: Path, compression:
     assert peak_mb < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 24, 1_000_003])
 def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, plain: bytes, left: int) -> None:
     """As ``logrotate`` cuts with ``copytruncate``: what was read is kept, with a warning."""
@@ -114,6 +115,7 @@ def test_a_disk_that_fails_at_once(plain: bytes, compression: str) -> None:
         cct.read_capture(FailingDisk(COMPRESS[compression](plain), 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["gz", "xz", "zstd"])
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_damage_reads_the_same_at_every_speed(

@@ -274,6 +274,7 @@ def test_filter_reads_a_pipe(tmp_path: Path) -> None:
     assert (tmp_path / "piped.pcap").read_bytes() == (tmp_path / "file.pcap").read_bytes()
 
 
+@pytest.mark.slow
 def test_closed_streams_are_no_mistake_of_ours() -> None:
     command = f"exec {sys.executable} -m cctoolkit.cli"
     done = subprocess.run(["sh", "-c", f"{command} info - <&-"], capture_output=True, text=True, check=False)

@@ -153,6 +153,7 @@ HEAVY = [
 ]
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy() -> None:
     """All help pages in one process."""
     code = f"""
@@ -212,6 +213,7 @@ def test_without_a_command_there_is_help(run) -> None:
         assert (status, err) == (2, "") and "Usage: cct" in out
 
 
+@pytest.mark.slow
 def test_what_names_hide_is_spelt_out(run, tmp_path: Path) -> None:
     """Escape sequences in a file's name do not reach the terminal: in errors, warnings, and what was written."""
     evil = tmp_path / "a\x1b[2J\nb.pcap"
@@ -234,6 +236,7 @@ def test_names_that_are_not_text_are_refused(run, tmp_path: Path) -> None:
     assert status == 1 and r"latin-\udce9.pcap" in err
 
 
+@pytest.mark.slow
 def test_shells_complete_commands_and_options() -> None:
     for words, expected in (
         ("cct cl", "classify"),

@@ -28,6 +28,7 @@ def test_frames(path: Path, tunnel: str) -> None:
     assert_as_naive(path.read_bytes(), tunnel)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", readers.TARGETS)
 def test_readers(name: str) -> None:

@@ -113,6 +113,7 @@ def test_what_is_well_formed_comes_back(value):
     assert repr(documents.parsed(json.loads, json.dumps(value).encode())) == repr(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quotes", ['"', "'", '"""', "'''", "#"])
 def test_dots_that_are_no_key(quotes, tmp_path):
     path = tmp_path / "scenario.toml"

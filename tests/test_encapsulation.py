@@ -373,6 +373,7 @@ def test_no_payload_reaches_beyond_what_encloses_it(seed: int, cut: bool) -> Non
     assert payload_of([frame], frame.numbers["link"], r if cut else None) == [expected(frame)], frame.names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_each_encapsulation_bounds_the_payload(name: str) -> None:
     """As above, with each encapsulation in turn."""

@@ -25,6 +25,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_one_red_line_and_the_rest_on_request() -> None:
     pytest.importorskip("IPython", reason="the extra `notebooks` is not installed")
     code = f"""

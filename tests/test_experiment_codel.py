@@ -238,6 +238,7 @@ def test_after_the_wrap_nothing_is_dropped_for_long() -> None:
     assert pauses[0] > 1 > 5 * pauses[1]
 
 
+@pytest.mark.slow
 def test_assumptions_about_the_npu_have_the_described_effect() -> None:
     plain, race = (mean(aqm, 2, "loss_percent") for aqm in (NpuCoDel(), IngressCoDel(race_us=10)))
     assert race == pytest.approx(2 * plain, rel=0.1)

@@ -143,6 +143,7 @@ def test_accuracy_by_epoch_is_that_of_the_classifier() -> None:
         assert last == pytest.approx(score)
 
 
+@pytest.mark.slow
 def test_deepcci_by_epoch() -> None:
     windows = made_windows(inputs=("cbiq_bytes", "throughput_bytes"))
     packets = dataclasses.replace(windows, X=windows.X[:, :, 1:] / 1448, inputs=("in_packets",))
@@ -548,6 +549,7 @@ def test_conclusions_about_the_session_come_out_either_way() -> None:
     assert holds(1, 0.5, (0.8, 0.6, 0.8, 0.6, 0.5, 0.5)) == [False] * 5
 
 
+@pytest.mark.slow
 def test_the_session_needs_its_file(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="only: session needs --session FILE"):
         experiment("dragonfly")(tmp_path / "x", only=["session"])

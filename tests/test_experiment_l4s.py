@@ -201,6 +201,7 @@ def test_watching_changes_nothing(system: str) -> None:
     pd.testing.assert_frame_equal(plain.queues, watched.queues)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", EVERY_SYSTEM)
 def test_logs_agree_with_the_taps(system: str) -> None:
     """Delays and drops as the queues note them, and as two captures around the link show them."""

@@ -159,6 +159,7 @@ def test_an_error_of_another_file_keeps_its_name(tmp_path: Path) -> None:
     assert failure.value.filename == str(tmp_path / "other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     mostly_slow(
@@ -351,6 +352,7 @@ def check_printed(status: int, out: str, err: str) -> None:
         assert err, "an error without a word"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     mostly_slow(WRITING, [case for case in WRITING if case.command not in SIMULATING]),
@@ -372,6 +374,7 @@ LEAVES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", LEAVES)
 def test_hostile_names_where_nothing_is_there(tmp_path: Path, words: str) -> None:
     """Files that do not exist, files that are nothing, and options that mean nothing: one line each."""

@@ -198,6 +198,7 @@ def queue_stands(name: str, flow: int, direction: int) -> float:
     return float((by.min()[by.size() >= 5] > 5 * MS).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(PAIRS, PAIRS[::7]))
 def test_a_standing_queue_is_reported_where_the_second_tap_sees_one(name):
     judged = summary(name).standing_queue

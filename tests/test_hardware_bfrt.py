@@ -339,6 +339,7 @@ def test_digests_are_found_by_their_fields_too(switch: BfrtSwitch, device: Devic
         list(switch.digests("rtt_digest_t", ["flow"]))
 
 
+@pytest.mark.slow
 def test_waiting_for_a_digest(switch: BfrtSwitch, device: Device) -> None:
     begin = time.monotonic()
     assert list(switch.digests("heavy", timeout_s=0.3)) == []
@@ -534,6 +535,7 @@ def test_waiting_for_digests_of_a_dead_switch_ends(server: Server, switch: BfrtS
         list(switch.digests("heavy", timeout_s=0.2))
 
 
+@pytest.mark.slow
 def test_reconnecting_waits_for_the_server(server: Server, switch: BfrtSwitch) -> None:
     server.stop()
     later = threading.Timer(0.5, server.start)
@@ -543,6 +545,7 @@ def test_reconnecting_waits_for_the_server(server: Server, switch: BfrtSwitch) -
     switch.add_entry("wire", {"ingress_port": 1}, "NoAction")
 
 
+@pytest.mark.slow
 def test_a_server_that_has_not_noticed_is_waited_for(server: Server, switch: BfrtSwitch) -> None:
     device = server.device
     switch.close()
@@ -555,6 +558,7 @@ def test_a_server_that_has_not_noticed_is_waited_for(server: Server, switch: Bfr
     later.join()
 
 
+@pytest.mark.slow
 def test_a_control_plane_outlives_the_switch(server: Server) -> None:
     device, seen = server.device, []
 

@@ -220,6 +220,7 @@ class Silent(Bmv2Switch):
         self.acknowledged.append(args[2])
 
 
+@pytest.mark.slow
 def test_digests_come_from_bmv2s_own_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nobody has to name it; and a second's messages wait until they are read."""
     pynng = pytest.importorskip("pynng", reason="the extra `hardware` is not installed")

@@ -233,6 +233,7 @@ command.run("codel", control)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_the_loop_cleanly(number: int, tmp_path: Path) -> None:
     (tmp_path / "tests_command.py").symlink_to(Path(__file__))

@@ -144,6 +144,7 @@ def test_only_set_and_delete_are_let_through(line: str) -> None:
 # ---- when something does not
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", ["lock", "load", "get-configuration", "check", "confirmed"])
 def test_what_is_refused_leaves_the_old_configuration(
     failing: str, connect: Callable[..., JunosRouter], device: Router
@@ -250,6 +251,7 @@ def test_a_device_that_refuses_the_way_back_too_takes_it_by_itself(
     settled(device, *OLD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["cut_before", "cut_after"])
 @pytest.mark.parametrize("request_", ALL[1:6])
 @pytest.mark.parametrize("rfc_6241", [False, True])
@@ -490,6 +492,7 @@ def test_the_command_s_errors_are_one_line(
     assert ended(capsys, rules, *where, "--apply", "--compare")[0] == 2
 
 
+@pytest.mark.slow
 @one_version
 def test_the_command_from_a_shell_says_one_line_and_no_more(
     rules: str, server: Server, tmp_path: Path

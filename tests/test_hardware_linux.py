@@ -143,6 +143,7 @@ def compared(library, aqm, at, packets, seed=1):
     return link.run(at, packets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", mostly_slow(MODELS, list(MODELS)[::3]))
 def test_decisions(library, model):
     link = compared(library, MODELS[model], *loads(10_000))
@@ -166,6 +167,7 @@ def test_decisions_of_a_hundred_thousand_packets(library, model):
         assert (own[1], state) == (link.compiled.state("activity_sum"), link.compiled.state("activity_count"))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     st.sampled_from(list(MODELS)),

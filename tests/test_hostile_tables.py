@@ -58,6 +58,7 @@ def test_damaged_tables(name: str, seed: int) -> None:
     assert tables.try_one(name, seed) is None
 
 
+@pytest.mark.slow
 def test_each_function_once(tmp_path: Path) -> None:
     """As users run it, in a process of its own, so that a signal is seen and named; with checks, many times below."""
     faults = tmp_path / "faults"

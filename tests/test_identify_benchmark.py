@@ -159,6 +159,7 @@ def test_anything_in_any_column_of_answers(tmp_path, value):
                 assert str(error).isprintable() and len(str(error)) < 500, column
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "content"),
     [

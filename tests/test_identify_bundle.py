@@ -107,6 +107,7 @@ def test_deepcci_without_torch_is_deepcci(tmp_path):
     same_as_torch(load(fitted("deepcci").save(tmp_path / "d")), "deepcci", samples.test("throughput"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_trees_without_scikit_learn_are_the_trees(tmp_path, classes):
     windows = samples.train("views")
@@ -196,6 +197,7 @@ def test_a_model_needs_no_torch(dragonfly, tmp_path):
 # ---- what a folder says ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_folder_says_what_the_model_is(dragonfly):
     about = json.loads((dragonfly / "model.json").read_text())
     (network,) = about["networks"]
@@ -448,6 +450,7 @@ def test_flows_without_usable_windows(dragonfly):
     assert len(model.predict(slots[:0])) == 0
 
 
+@pytest.mark.slow
 def test_a_model_of_the_queue_alone(tmp_path):
     """Its inputs do not say when the flow was sending: the slots do."""
     windows = cut_windows(samples.recordings(), 100, "cbiq", per_flow=2)
@@ -545,6 +548,7 @@ ANYTHING = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", mostly_slow(ANYTHING, ANYTHING[::6]), ids=lambda value: repr(value)[:20])
 @pytest.mark.parametrize("name", ["cca", "dragonfly"])
 def test_anything_in_any_field(name, value, tmp_path):

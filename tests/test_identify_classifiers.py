@@ -73,6 +73,7 @@ def test_reno_and_bbr_are_told_apart_in_runs_not_trained_on(kind, least):
     np.testing.assert_allclose(model.predict_proba(test.X[5:6]), probabilities[5:6], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_seeds_reproduce(kind):
     windows = few(KINDS[kind][1])
@@ -87,6 +88,7 @@ def test_seeds_reproduce(kind):
         assert (unfitted(kind, seed=4, **short).fit(windows).predict_proba(windows) != first).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_parameters_and_clones(kind):
     model = unfitted(kind, seed=9)
@@ -408,6 +410,7 @@ def test_the_mean_of_weights_before_and_after(tmp_path):
         unfitted("ours", keep=0.5, **parameters).fit(other)
 
 
+@pytest.mark.slow
 def test_going_on_from_what_is_none_of_ours(tmp_path):
     pytest.importorskip("onnx", reason="the extra `train` is not installed")
     fitted("dragonfly").save(tmp_path / "theirs")

@@ -158,6 +158,7 @@ def naive(model: Model, path: Path, egress: Path | None, table: pd.DataFrame, se
     return pd.concat(rows, ignore_index=True).astype({"cca": "str", "feature_set": "str"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("two_taps", [False, True])
 @pytest.mark.parametrize("seconds", [60.0, 2.0])
 def test_in_parts_as_at_once(
@@ -275,6 +276,7 @@ def test_naming_needs_no_torch(seer: Path) -> None:
 # ---- the report ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_report_has_a_column(run, seer: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert run("report", THREE, "--egress", THREE_EGRESS, "--model", seer, "-o", page)[0] == 0
@@ -289,6 +291,7 @@ def test_the_report_has_a_column(run, seer: Path, tmp_path: Path) -> None:
     assert "from bytes in flight and throughput (one tap)" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_without_a_model_there_is_no_column(
     run, seer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +319,7 @@ def test_the_report_of_a_pipe_says_why_it_names_nothing(seer: Path, tmp_path: Pa
 # ---- datasets --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.tshark
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not on PATH")
 def test_exports_of_tshark_with_labels_of_iperf3_become_a_dataset(run, tmp_path: Path) -> None:
@@ -485,6 +489,7 @@ def test_a_folder_with_nothing_to_read_is_refused(run, tmp_path: Path, text: str
     assert end.startswith("cct: ") and "nothing to add from 1 file" in end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -22,6 +22,7 @@ def layers(inputs: int, filters: int = 50):
     return convolution, norm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("inputs", "slots", "pool"), [(1, 64, 1), (2, 100, 3), (2, 607, 6), (9, 50, 2)])
 def test_one_pass_is_the_layers(inputs: int, slots: int, pool: int) -> None:
     torch.manual_seed(inputs)

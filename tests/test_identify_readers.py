@@ -895,6 +895,7 @@ def iperf3_files(tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 @needs_iperf3
 def test_iperf3_over_loopback(iperf3_files):
     path = iperf3_files["forward"][0]
@@ -1020,6 +1021,7 @@ kill $dump
 """
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 @needs_iperf3
 def test_iperf3_both_ways_under_two_congestion_controls(tmp_path):

@@ -128,6 +128,7 @@ class Strict:
         pass
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(
     some_keys,

@@ -70,6 +70,7 @@ def test_every_figure_and_table_is_listed(paper: str) -> None:
     assert captions == set(paper_items(paper)["item"])
 
 
+@pytest.mark.slow
 @papers
 def test_every_figure_and_table_has_a_measurement_or_a_reason_on_the_papers_page(paper: str) -> None:
     for item in paper_items(paper).to_dict("records"):

@@ -45,6 +45,7 @@ def _nobody_waits() -> Iterator[None]:
     end()
 
 
+@pytest.mark.slow
 def test_workers_wait_for_the_next_jobs() -> None:
     first = workers()
     assert len(first) == 2 and workers() == first
@@ -52,6 +53,7 @@ def test_workers_wait_for_the_next_jobs() -> None:
     assert eventually(lambda: not any(map(alive, first)))
 
 
+@pytest.mark.slow
 def test_workers_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_KEPT_S", 0.1)
     first = workers()
@@ -59,6 +61,7 @@ def test_workers_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not workers() & first
 
 
+@pytest.mark.slow
 def test_a_change_of_variables_or_folder_needs_new_ones(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -94,6 +97,7 @@ def dies(number: int) -> None:
     os._exit(number)
 
 
+@pytest.mark.slow
 def test_workers_end_with_an_error_and_with_those_who_look_away() -> None:
     first = workers()
     with pytest.raises(ValueError, match="one"):
@@ -107,6 +111,7 @@ def test_workers_end_with_an_error_and_with_those_who_look_away() -> None:
     assert pool._idle is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "os._exit(0)", "os.kill(os.getpid(), 9)", "raise SystemExit(1)"])
 def test_workers_end_with_their_parent(end: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

@@ -243,6 +243,7 @@ def test_figures_are_json_a_browser_reads(written: Path) -> None:
         assert figure["data"], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
@@ -267,6 +268,7 @@ def test_every_bundled_capture_makes_a_page(tmp_path: Path, monkeypatch: pytest.
         page_of(report(trace, tmp_path / "r.html", **two))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_same_capture_gives_the_same_bytes(tmp_path: Path) -> None:
     sources = (TRACE, TRACE, summarise(TRACE, model="cca", keep_top_packets=True))
     pages = [report(source, tmp_path / f"{i}.html").read_bytes() for i, source in enumerate(sources)]
@@ -441,6 +443,7 @@ def test_zoom_moves_all_time_axes(browser: Any, written: Path) -> None:
     WebDriverWait(b, 5).until(lambda _: axis("jain") == pytest.approx(whole["jain"]))
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_tables_sort(browser: Any, written: Path) -> None:
     b = opened(browser, written)
@@ -493,6 +496,7 @@ def test_a_flow_opens_and_closes(browser: Any, written: Path) -> None:
     assert [entry for entry in b.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_filter_finds_flows(browser: Any, written: Path) -> None:
     from selenium.webdriver.common.by import By

@@ -215,6 +215,7 @@ def test_lazy_packages_are_looked_up_in_their_stub(tmp_path: Path) -> None:
     assert set(modules_behind(["toy.measure"], root=tmp_path)) == {"toy.measure", "toy.lazy.inside"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESULTS)
 def test_behind_every_result_is_what_decides_it(name: str) -> None:
     behind = set(modules_behind(RESULTS[name].code, RESULTS[name].without))
@@ -315,6 +316,7 @@ def test_results_that_cannot_be_made_are_refused(toy_result: Path, monkeypatch: 
     assert not toy_result.exists()
 
 
+@pytest.mark.slow
 def test_the_command_lists_and_names_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert results.main(["list"]) == 0
     heading, *rows = capsys.readouterr().out.splitlines()
@@ -342,6 +344,7 @@ def test_every_result_is_there_with_its_tables(name: str) -> None:
         assert set(tables) == set(RESULTS[name].tables)
 
 
+@pytest.mark.slow
 def test_every_page_says_what_the_results_say() -> None:
     """Else: python -m cctoolkit.experiments.results render."""
     there = list(pages.pages())

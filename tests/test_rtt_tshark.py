@@ -138,6 +138,7 @@ def test_captures_have_samples_to_compare():
 # ---------------------------------------------------------------- tcp.analysis.initial_rtt
 
 
+@pytest.mark.slow
 @needs_tshark
 @needs_captures
 @pytest.mark.parametrize("path", by_size(FILES + SEMANTICS))

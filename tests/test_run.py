@@ -431,6 +431,7 @@ def test_facts_of_a_run_are_checked(saved, tmp_path, fact, value):
     loads_or_says_why(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", LABELS)
 @pytest.mark.parametrize(
     "cell",

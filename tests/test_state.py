@@ -41,6 +41,7 @@ def without_mremap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_mremap")
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("rows", [slice(None), slice(0, 10), slice(ROWS // 2, ROWS // 2 + 1), slice(0, 0)])

@@ -218,6 +218,7 @@ def test_round_trips_can_be_measured():
     assert np.quantile(over, 0.9) == pytest.approx(math.log(10), rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"loss": 0, "reordering": 0}, {"loss": 0.01, "reordering": 0.2}])
 def test_timestamps_are_never_echoed_before_they_could_be(options):
     model, columns, _ = made(**options)

@@ -434,6 +434,7 @@ def test_a_run_from_a_swapped_pair_is_refused(tmp_path: Path):
     assert len(cct.load_run(tmp_path, check_taps=False).egress) == len(cct.read_capture(ingress))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -114,6 +114,7 @@ def test_texts_wrap_between_words() -> None:
     assert [line.split() for line in printed(table, 22)[1:]] == [["10.0.0.1:1", "→", "1,234"], ["10.0.0.2:2"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120, 200])
 def test_every_table_fits_the_terminal(run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -137,6 +138,7 @@ def test_every_table_fits_the_terminal(run, monkeypatch: pytest.MonkeyPatch, col
             assert cell_len(line) <= columns, (arguments, line)
 
 
+@pytest.mark.slow
 def test_a_real_terminal_has_its_width() -> None:
     status, shown = on_terminal(80, "flows", MIXED, "--top", 3)
     assert status == 0 and "more column" in shown
@@ -166,6 +168,7 @@ def test_a_flow_has_the_same_rate_everywhere(run, monkeypatch: pytest.MonkeyPatc
     assert len(rates("flows")) == 10 and rates("flows") == rates("info")
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_all_columns() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run(

@@ -400,6 +400,7 @@ def test_a_connection_that_fails_leaves_the_others(program: Path, pair: Pair, tm
     assert results.flows.acked_bytes[0] > 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_with_its_results(
@@ -420,6 +421,7 @@ def test_a_signal_ends_the_run_with_its_results(
     assert len(results.series) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 @pytest.mark.parametrize("spin", [False, True])
 def test_a_controller_is_called_and_obeyed(program: Path, pair: Pair, tmp_path: Path, spin: bool) -> None:
@@ -484,6 +486,7 @@ def test_an_answer_that_is_no_command_ends_the_run(program: Path, pair: Pair, tm
     assert "control: at 0.1" in errors and "tc did not accept the answer (status 1)" in errors
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_two_processes_on_two_hosts_make_the_same_run(program: Path, pair: Pair, tmp_path: Path) -> None:
     """As on physical machines: each opens its own ends where it was started, at one time."""
