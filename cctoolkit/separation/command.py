@@ -48,7 +48,7 @@ def separate(
     ] = Classes.exact,
     rate: Annotated[
         float | None,
-        typer.Option(metavar="MBPS", help="Rate of the link.", show_default="the capture's busiest second"),
+        typer.Option(metavar="MBPS", help="Rate of the link.", show_default="the busiest second of a direction"),
     ] = None,
     long: Annotated[
         int, typer.Option(metavar="BYTES", help="Separate only flows with more than this.", min=1)
@@ -154,7 +154,7 @@ def separate(
         table = watched.assignments(decision, metrics)
         if out.format is Format.table:
             say(f"{len(metrics)} flows, {len(long_flows)} of them long TCP (over {format_bytes(long)})")
-            source = "the capture's busiest second; set it with --rate" if rate is None else "given"
+            source = "the busiest second of a direction; set it with --rate" if rate is None else "given"
             say(f"link: {controller.rate_mbps:.4g} Mbit/s ({source})")
             if len(known) < len(long_flows):
                 say(

@@ -26,7 +26,7 @@ class WatchedCapture:
     Attributes
     ----------
     busiest : BusiestSecond
-        Traffic in the busiest second.
+        Traffic in the busiest second of a direction.
     first_ns, last_ns : int
         Times of the first and last packet; `first_ns` is None before any packet.
     """

@@ -22,10 +22,14 @@ _LATEST_S = 1 << 20
 
 
 class BusiestSecond:
-    """Traffic in the busiest second of a capture, over batches: a lower bound of the link rate."""
+    """Traffic in the busiest second of a capture's busier direction, over batches: an estimate of the link rate.
+
+    The directions are from the initiators of flows and to them. These are the link's if all initiators are on one
+    side of it; a table of packets does not say on which side a host is.
+    """
 
     def __init__(self) -> None:
-        self._bytes = np.zeros(0, np.int64)
+        self._bytes = np.zeros(0, np.int64)  # by 2 * second + direction
         self._origin_ns: int | None = None
 
     def update(self, capture: Capture) -> None:
@@ -37,13 +41,14 @@ class BusiestSecond:
             self._origin_ns = int(ts[0])
         second = (ts - self._origin_ns) // 1_000_000_000
         good = (second >= 0) & (second < _LATEST_S)
-        found = np.bincount(second[good], capture.columns["wire_bytes"][good]).astype(np.int64)
+        at = 2 * second[good] + capture.columns["direction"][good]
+        found = np.bincount(at, capture.columns["wire_bytes"][good]).astype(np.int64)
         self._bytes = grown(self._bytes, len(found))
         self._bytes[: len(found)] += found
 
     @property
     def mbps(self) -> float:
-        """Rate in Mbit/s, both directions together; NaN without packets."""
+        """Rate in Mbit/s; NaN without packets."""
         return float(self._bytes.max()) * 8e-6 if len(self._bytes) else math.nan
 
 
@@ -67,7 +72,7 @@ def transfers(
         payload), ``rtt_ms`` (minimum over both legs, see :class:`~cctoolkit.separation.meters.CaptureMeter`; NaN if
         a direction is missing).
     float
-        Rate in the busiest second of the capture in Mbit/s.
+        Rate in Mbit/s in the busiest second of the busier direction (from initiators or to them).
 
     Raises
     ------
@@ -144,8 +149,8 @@ def scenario_from_capture(
     capture : Capture, or the parts of one (:func:`cctoolkit.iter_capture`)
         The capture; use parts for a MAWI day.
     rate_mbps : float, optional
-        Rate of the bottleneck in Mbit/s; by default that of the busiest second of the capture, both directions
-        together.
+        Rate of the bottleneck in Mbit/s; by default that of the busiest second in the busier direction, from the
+        initiators of flows or to them.
     min_bytes : int
         Smallest payload of a transfer in bytes; long flows of the RTT paper have 10 MB or more. A flow with this
         much in both directions becomes two.
