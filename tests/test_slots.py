@@ -90,7 +90,7 @@ NEAR_WRAP = 2**32 - 350
 
 @st.composite
 def tap_pairs(draw: st.DrawFn, steps: bool = False) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Anything that two taps may see: losses, retransmissions, reordering, strangers, both directions, a wrap.
+    """Anything that two taps may see: losses, retransmissions, reordering, strangers, a wrap, cut headers, both ways.
 
     With `steps` the ingress tap's clock is set back now and then, so that rows are not in order of their stamps.
     """
@@ -123,6 +123,8 @@ def tap_pairs(draw: st.DrawFn, steps: bool = False) -> tuple[dict[str, np.ndarra
     if draw(st.booleans()):
         left += [{**row, "ts_ns": rows[0]["ts_ns"]} for row in draw(st.lists(packet, max_size=3)) if rows]
     left.sort(key=lambda row: row["ts_ns"])
+    for row in draw(st.sampled_from([[], [], rows, left])):
+        row["tsval"] = 0  # cut off by a snap length
     return packets(rows), packets(left)
 
 

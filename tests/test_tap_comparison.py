@@ -13,6 +13,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from scipy.optimize import linprog
@@ -263,6 +264,20 @@ def test_one_direction_only(name):
     assert "cannot be told from propagation delay" in remark
     strays = compare_taps(egress, stamped(ingress, 5_000 * MS)).remarks
     assert any("not seen by the ingress tap" in remark for remark in strays) == (lost >= 10)
+
+
+@pytest.mark.parametrize("tap", [0, 1])
+def test_a_snap_length_that_cuts_the_timestamps_of_one_tap_changes_nothing(tap: int, tmp_path: Path) -> None:
+    whole = taps("cubic")
+    short = tmp_path / "short.pcap"
+    cct.filter_capture(whole[tap].meta.path, short, cct.Selection(), snaplen=60)
+    cut = list(whole)
+    cut[tap] = cct.read_capture(short)
+    assert not cut[tap].columns["has_ts"].any()
+    found, expected = compare_taps(*cut), compare_taps(*whole)
+    assert (found.problem, found.recognised, found.remarks) == (None, 1.0, expected.remarks)
+    assert found.forward.missing == expected.forward.missing
+    pd.testing.assert_frame_equal(cct.queue_delay(*cut), cct.queue_delay(*whole))
 
 
 # --- other traffic --------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from .._support.words import format_percent, format_time_ns, plural
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError, TapClockWarning
 from .tap_clocks import LARGEST_DRIFT_PPM, Clocks, fit_clocks
-from .tap_identity import FlowNames, segment_identity
+from .tap_identity import FlowNames, segment_identity, timestamps
 
 __all__ = ["OneWayDelay", "TapComparer", "TapComparison", "compare_taps"]
 
@@ -43,8 +43,9 @@ _LONGEST_NS = 10_000_000_000
 
 _SIGHTING = np.dtype(
     [
-        ("identity", np.uint64),  # of the segment, without its addresses and ports
-        ("key", np.uint64),  # of the segment with them
+        ("identity", np.uint64),  # of the segment, without its addresses, ports and timestamps
+        ("key", np.uint64),  # of the segment with its addresses and ports
+        ("timestamps", np.uint64),
         ("way", np.int64),  # 2 * number of the 5-tuple + direction between its lower and its upper end
         ("ts_ns", np.int64),
         ("payload_bytes", np.uint32),
@@ -87,9 +88,7 @@ def _select(
         if n == len(kept):
             return i, n, came
         came += 1
-        identity = segment_identity(
-            np.uint64(0), seq[i], ack[i], flags, payload[i], window[i], tsval[i], tsecr[i]
-        )
+        identity = segment_identity(np.uint64(0), seq[i], ack[i], flags, payload[i], window[i])
         if identity <= largest:
             flow = np.int64(flow_id[i])
             one = kept[np.uint64(n)]
@@ -99,6 +98,7 @@ def _select(
             one.key = (identity ^ np.uint64(way) * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(
                 0xD6E8FEB86659FD93
             )
+            one.timestamps = timestamps(tsval[i], tsecr[i])
             one.ts_ns = ts[i]
             one.payload_bytes = payload[i]
             n += 1
@@ -152,10 +152,9 @@ class _Sample:
         self._n = len(kept)
 
     def below(self, largest: int) -> np.ndarray:
-        """The segments whose hash is at most `largest`, in the order of their keys, equal ones as captured."""
+        """The segments whose hash is at most `largest`, as captured."""
         kept = self._kept[: self._n]
-        kept = kept[kept["identity"] <= np.uint64(largest)]
-        return kept[np.argsort(kept["key"], kind="stable")]
+        return kept[kept["identity"] <= np.uint64(largest)]
 
 
 @dataclass(frozen=True)
@@ -431,8 +430,30 @@ def _compare(ingress: _Sample, egress: _Sample, largest: int, shared_flows: int 
     return replace(found, problem=_problem(found, len(common.only_ingress), len(common.only_egress)))
 
 
+def _with_timestamps(numbers: np.ndarray, stamps: np.ndarray) -> np.ndarray:
+    return numbers ^ stamps * np.uint64(0x9E3779B97F4A7C15)
+
+
+def _sorted(before: np.ndarray, behind: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both samples by key, equal ones as captured; keys include timestamps, unless a tap captured none of that key."""
+    names, group = np.unique(np.concatenate([before["key"], behind["key"]]), return_inverse=True)
+    both = (before, group[: len(before)]), (behind, group[len(before) :])
+    compared = np.ones(len(names), np.bool_)
+    for sample, own in both:
+        stamped = np.bincount(own, sample["timestamps"] != 0, len(names)) > 0
+        compared &= stamped | (np.bincount(own, minlength=len(names)) == 0)
+    done = []
+    for sample, own in both:
+        key = np.where(compared[own], _with_timestamps(sample["key"], sample["timestamps"]), sample["key"])
+        order = np.argsort(key, kind="stable")
+        done.append(sample[order])
+        done[-1]["key"] = key[order]
+    return done[0], done[1]
+
+
 def _common(before: np.ndarray, behind: np.ndarray, ingress: _Sample, egress: _Sample) -> _Common:
-    """Pair the samples, both ordered by key: among equal segments the k-th with the k-th, if none is missing."""
+    """Pair the samples: among equal segments the k-th with the k-th, if none is missing."""
+    before, behind = _sorted(before, behind)
     names, group = np.unique(np.concatenate([before["key"], behind["key"]]), return_inverse=True)
     own = group[: len(before)], group[len(before) :]
     count = [np.bincount(g, minlength=len(names)) for g in own]
@@ -601,7 +622,9 @@ def _first_at_the_egress(found: TapComparison, only_ingress: int, only_egress: i
 
 
 def _nothing_shared(before: np.ndarray, behind: np.ndarray) -> str:
-    one, other = np.unique(before["identity"]), np.unique(behind["identity"])
+    one, other = (
+        np.unique(_with_timestamps(sample["identity"], sample["timestamps"])) for sample in (before, behind)
+    )
     same = len(np.intersect1d(one, other, assume_unique=True))
     if same >= max(_CLEARLY, _RECOGNISED * min(len(one), len(other))):
         return (

@@ -8,21 +8,28 @@ import numpy as np
 from .._support.state import grown
 from ..capture.keys import FlowKeys
 
-__all__ = ["FlowNames", "segment_identity"]
+__all__ = ["FlowNames", "segment_identity", "timestamps"]
 
 
 @numba.njit(inline="always")
-def segment_identity(way, seq, ack, flags, payload, window, tsval, tsecr):
-    """A 64-bit hash of a TCP segment of a way; two different segments collide with probability 2**-64."""
+def segment_identity(way, seq, ack, flags, payload, window):
+    """A 64-bit hash of a TCP segment of a way, but for its timestamps; two different ones collide with 2**-64.
+
+    Timestamps (:func:`timestamps`) are compared separately: where a tap's snap length cut them off, the rest decides.
+    """
     x = np.uint64(way) << np.uint64(32) | np.uint64(seq)
     x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    x ^= np.uint64(ack) << np.uint64(32) | np.uint64(tsval)
-    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    x ^= np.uint64(payload) << np.uint64(32) | np.uint64(tsecr)
+    x ^= np.uint64(ack) << np.uint64(32) | np.uint64(payload)
     x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     x ^= np.uint64(flags) << np.uint64(32) | np.uint64(window)
     x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return x ^ (x >> np.uint64(32))
+
+
+@numba.njit(inline="always")
+def timestamps(tsval, tsecr):
+    """Both timestamps of a segment (RFC 7323) as one number; 0: it has none, or they were not captured."""
+    return np.uint64(tsval) << np.uint64(32) | np.uint64(tsecr)
 
 
 class FlowNames:

@@ -21,7 +21,7 @@ from ..capture.keys import FlowKeys
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
 from .tap_comparison import TapComparer
-from .tap_identity import FlowNames, segment_identity
+from .tap_identity import FlowNames, segment_identity, timestamps
 
 __all__ = ["PacketMatcher", "TapPair", "wanted_flows"]
 
@@ -192,6 +192,7 @@ class TapPair:
 _NODE = np.dtype(
     [
         ("identity", np.uint64),
+        ("timestamps", np.uint64),
         ("ts_ns", np.int64),
         ("row", np.int64),
         ("ordinal", np.int64),  # of its way, from 1
@@ -362,12 +363,11 @@ def _match(
                     in_flags[r],
                     in_payload[r],
                     in_window[r],
-                    in_tsval[r],
-                    in_tsecr[r],
                 )
                 ways[way].arrived += 1
                 node = nodes[free]
                 node.identity = identity
+                node.timestamps = timestamps(in_tsval[r], in_tsecr[r])
                 node.ts_ns = in_ts[r]
                 node.row = first_row + i
                 node.ordinal = ways[way].arrived
@@ -407,9 +407,8 @@ def _match(
                 out_flags[r],
                 out_payload[r],
                 out_window[r],
-                out_tsval[r],
-                out_tsecr[r],
             )
+            stamps = timestamps(out_tsval[r], out_tsecr[r])
             ways[way].left += t < ingress_end_ns  # what leaves later may have come in later
             passed = ways[way].passed
             bucket = identity & mask
@@ -420,7 +419,12 @@ def _match(
             # The first of this identity that nothing of its way has overtaken; failing that, the last overtaken.
             while at >= 0:
                 node = nodes[np.uint64(at)]
-                if node.identity == identity and node.ts_ns <= t and t - node.ts_ns <= max_delay_ns:
+                if (
+                    node.identity == identity
+                    and (node.timestamps == stamps or node.timestamps == 0 or stamps == 0)
+                    and node.ts_ns <= t
+                    and t - node.ts_ns <= max_delay_ns
+                ):
                     if node.ordinal > passed:
                         break
                     if passed - node.ordinal <= REORDERING:
@@ -526,8 +530,8 @@ def _record(node, delay, fates, n):
 class PacketMatcher:
     """Recognises TCP segments of the ingress tap at the egress tap, batch by batch.
 
-    A segment is recognised by flow, direction, sequence and acknowledgement number, flags, length, window and
-    timestamps. Of several equal ones (a retransmission without timestamps, duplicate ACKs), the first that nothing in
+    A segment is recognised by flow, direction, sequence and acknowledgement number, flags, length, window, and, if
+    both taps captured them, timestamps: a small snap length cuts them off. Of several equal ones (a retransmission without timestamps, duplicate ACKs), the first that nothing in
     its flow has overtaken counts: queues keep the order of a flow. One overtaken by up to 64 others is still
     recognised. A segment is lost when a later one of its flow and direction has left and it has not, or when the
     egress tap has continued for `max_delay_ns` without it; before that its fate is unknown. So is that of a segment
