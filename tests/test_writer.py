@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 
 import dpkt
+import made_captures
 import naive_writer
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from tools import examples
 from tshark import ask
 
+import cctoolkit as cct
 from cctoolkit.capture.keys import FlowKeys
 from cctoolkit.capture.reader import read_capture
 from cctoolkit.capture.writer import LINK_RAW, PcapWriter, write_frames, write_pcap
@@ -577,3 +579,45 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(ParameterError, match="not open"):
         PcapWriter(path).write(columns, keys)
     assert not list(Path(tmp_path).iterdir())
+
+
+def two_links(path: Path, snaplen: int) -> Path:
+    """The same packets on Ethernet and as raw IP, by turns."""
+    parts = [made_captures.section()] + [made_captures.interface("<", link, snaplen) for link in (1, 101)]
+    with open(write_pcap(path.with_suffix(".pcap"), *some_traffic(20)[:2]), "rb") as file:
+        frames = [frame for _, frame in dpkt.pcap.Reader(file)]
+    for i, frame in enumerate(frames):
+        raw = frame[14:] if i % 2 else frame
+        parts.append(made_captures.enhanced("<", i % 2, 10**6 * i, raw, len(raw)))
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def test_filtering_keeps_link_types_and_snap_length(tmp_path: Path) -> None:
+    source = two_links(tmp_path / "two.pcapng", 9000)
+    out = tmp_path / "copy.pcapng"
+    n = cct.filter_capture(source, out, cct.Selection())
+    before, after = read_capture(source), read_capture(out)
+    assert n == len(before) == 20
+    assert after.meta.link_types == before.meta.link_types == ["EN10MB", "RAW"]
+    assert after.meta.snaplen == 9000
+    for name, column in before.columns.items():
+        np.testing.assert_array_equal(after.columns[name], column)
+    with pytest.raises(ParameterError, match="pcapng"):
+        cct.filter_capture(source, tmp_path / "copy.pcap", cct.Selection())
+    assert not (tmp_path / "copy.pcap").exists()
+
+
+@pytest.mark.parametrize(
+    ("stated", "cut", "expected"), [(60, None, 60), (0, None, 262144), (900, 50, 50), (40, 50, 40)]
+)
+def test_a_copy_states_the_snap_length_of_the_original(tmp_path: Path, stated, cut, expected) -> None:
+    """And cuts nothing to it: some captures have longer frames than their header allows."""
+    data = write_pcap(tmp_path / "x.pcap", *some_traffic(20)[:2]).read_bytes()
+    source = tmp_path / "stated.pcap"
+    source.write_bytes(data[:16] + struct.pack("<I", stated) + data[20:])
+    cct.filter_capture(source, tmp_path / "y.pcap", cct.Selection(), snaplen=cut)
+    copied = (tmp_path / "y.pcap").read_bytes()
+    assert struct.unpack_from("<I", copied, 16) == (expected,)
+    if cut is None:
+        assert copied[24:] == data[24:]

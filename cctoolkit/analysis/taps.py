@@ -531,11 +531,12 @@ class PacketMatcher:
     """Recognises TCP segments of the ingress tap at the egress tap, batch by batch.
 
     A segment is recognised by flow, direction, sequence and acknowledgement number, flags, length, window, and, if
-    both taps captured them, timestamps: a small snap length cuts them off. Of several equal ones (a retransmission without timestamps, duplicate ACKs), the first that nothing in
-    its flow has overtaken counts: queues keep the order of a flow. One overtaken by up to 64 others is still
-    recognised. A segment is lost when a later one of its flow and direction has left and it has not, or when the
-    egress tap has continued for `max_delay_ns` without it; before that its fate is unknown. So is that of a segment
-    from before the egress tap's first packet, which may have left unseen, unless one in front of it was seen to leave.
+    both taps captured them, timestamps: a small snap length cuts them off. Of several equal ones (a retransmission
+    without timestamps, duplicate ACKs), the first that nothing in its flow has overtaken counts: queues keep the
+    order of a flow. One overtaken by up to 64 others is still recognised. A segment is lost when a later one of its
+    flow and direction has left and it has not, or when the egress tap has continued for `max_delay_ns` without it;
+    before that its fate is unknown. So is that of a segment from before the egress tap's first packet, which may
+    have left unseen, unless one in front of it was seen to leave.
 
     Parameters
     ----------

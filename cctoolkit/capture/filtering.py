@@ -14,6 +14,7 @@ import numpy as np
 from .._support.atomic import is_same_file
 from ..errors import CaptureFormatError, ParameterError
 from .model import Capture
+from .pcap import MAX_FRAME_BYTES
 from .reader import iter_capture, iter_frames
 from .selection import Selection, origin_of
 from .source import reads_twice, standard_input
@@ -89,7 +90,7 @@ def filter_capture(
     selection : Selection
         Which packets to copy.
     snaplen : int, optional
-        Truncate frames to this many bytes.
+        Truncate frames to this many bytes. By default, the new file has the snap length of `path`.
     packets : int
         Packets per part.
     **reading
@@ -103,7 +104,7 @@ def filter_capture(
     Raises
     ------
     CaptureFormatError, ParameterError
-        Not a capture; `out` is `path`; or the selected packets have several link types.
+        Not a capture; `out` is `path`; or the selected packets have several link types, which only pcapng can hold.
 
     See Also
     --------
@@ -127,12 +128,16 @@ def filter_capture(
     if is_same_file(path, out):
         raise ParameterError(f"out: {os.fspath(out)} is the capture being read")
     wanted = []
+    stated = 0  # snap length; 0: no limit
     for part, mask in masks(iter_capture(path, packets, frame_numbers=True, **reading), selection):
+        stated = part.meta.snaplen
         frame = part.columns["frame"]
         wanted.append(frame.copy() if mask is None else frame[mask])  # a view would hold all of the part
     numbers = np.concatenate(wanted)
 
-    options: dict[str, Any] = {} if snaplen is None else {"snaplen": snaplen}
+    cut = MAX_FRAME_BYTES if snaplen is None else snaplen
+    # stated, not cut to: in some captures frames are longer than the header says
+    options: dict[str, Any] = {"snaplen": cut, "stated_snaplen": min(stated or cut, cut)}
     seen = 0
     done = 0  # numbers[:done] are written
     with ExitStack() as stack:
@@ -148,10 +153,6 @@ def filter_capture(
                 writer = stack.enter_context(
                     PcapWriter(out, link_type=int(frames.link_type[rows[0]]), **options)
                 )
-            if (frames.link_type[rows] != writer.link_type).any():
-                raise ParameterError(
-                    f"{os.fspath(path)}: the selected packets have several link types, but a file can have only one"
-                )
             data = frames.data
             writer.write_frames(
                 frames.ts_ns[rows],
@@ -160,6 +161,7 @@ def filter_capture(
                     for start, size in zip(frames.offset[rows], frames.caplen[rows], strict=True)
                 ],
                 frames.wirelen[rows],
+                frames.link_type[rows],
             )
         if writer is None:
             stack.enter_context(PcapWriter(out, **options))

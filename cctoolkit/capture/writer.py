@@ -415,14 +415,18 @@ def _pcapng_block(kind: int, body: bytes) -> bytes:
     return struct.pack("<I", kind) + length + body + length
 
 
+def _pcapng_interface(link_type: int, snaplen: int) -> bytes:
+    resolution = _pcapng_option(9, b"\x09") + _pcapng_option(0, b"")
+    return _pcapng_block(1, struct.pack("<HHI", link_type, 0, snaplen) + resolution)
+
+
 def _file_header(format: Format, link_type: int, snaplen: int, comment: str) -> bytes:
     if format == "pcap":
         return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, link_type)
     options = _pcapng_option(1, comment.encode()) if comment else b""
     options += _pcapng_option(4, f"cctoolkit {__version__}".encode()) + _pcapng_option(0, b"")
     section = _pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options)
-    resolution = _pcapng_option(9, b"\x09") + _pcapng_option(0, b"")
-    return section + _pcapng_block(1, struct.pack("<HHI", link_type, 0, snaplen) + resolution)
+    return section + _pcapng_interface(link_type, snaplen)
 
 
 def _arrays(table: Any, schema: Mapping[str, str], name: str) -> list[np.ndarray]:
@@ -473,7 +477,9 @@ class PcapWriter:
     format : {"pcap", "pcapng"}, optional
         Overrides the format in the name. Both store nanoseconds.
     snaplen : int, default 262144
-        Snap length in bytes; the original lengths are kept.
+        Longer frames are cut to this many bytes; the original lengths are kept.
+    stated_snaplen : int, optional
+        Snap length that the file states, if it is not `snaplen`: that of the capture from which frames are copied.
     link_type : int, default 1 (Ethernet)
         ``LINKTYPE_`` number. :meth:`write` supports Ethernet and raw IP (101), :meth:`write_frames` any.
     comment : str, optional
@@ -511,6 +517,7 @@ class PcapWriter:
         *,
         format: Format | None = None,
         snaplen: int = MAX_FRAME_BYTES,
+        stated_snaplen: int | None = None,
         link_type: int = LINK_ETHERNET,
         comment: str = "",
     ) -> None:
@@ -527,9 +534,11 @@ class PcapWriter:
             raise ParameterError(f"link_type: {link_type} must be a LINKTYPE_ number (0 to 65535)")
         self.format = format
         self.snaplen = int(snaplen)
+        self._stated_snaplen = self.snaplen if stated_snaplen is None else int(stated_snaplen)
         self.link_type = int(link_type)
         self.comment = comment
         self.packets = 0
+        self._interfaces = {self.link_type: 0}  # of a pcapng file: number by link type
         self._stack: ExitStack | None = None
 
     def __enter__(self) -> PcapWriter:
@@ -544,7 +553,7 @@ class PcapWriter:
             self._buffers = [np.empty(_BUFFER_BYTES, np.uint8) for _ in range(2)]
             self._pending: list[Future[Any] | None] = [None, None]
             self._turn = 0
-            self._sink.write(_file_header(self.format, self.link_type, self.snaplen, self.comment))
+            self._sink.write(_file_header(self.format, self.link_type, self._stated_snaplen, self.comment))
             self._stack = stack.pop_all()
         return self
 
@@ -673,6 +682,7 @@ class PcapWriter:
         ts_ns: Sequence[int] | np.ndarray,
         frames: Iterable[bytes],
         wire_bytes: Sequence[int] | np.ndarray | None = None,
+        link_types: Sequence[int] | np.ndarray | None = None,
     ) -> None:
         """Append raw frames.
 
@@ -684,11 +694,13 @@ class PcapWriter:
             Frames from the link header on; truncated to the snap length.
         wire_bytes : sequence of int, optional
             Original lengths in bytes, if `frames` are already truncated.
+        link_types : sequence of int, optional
+            ``LINKTYPE_`` numbers, if they differ from the file's; pcapng only, each is an interface of its own.
 
         Raises
         ------
         ParameterError
-            The arguments have different lengths, or the file format cannot store a time.
+            The arguments have different lengths, or the file format cannot store a time or several link types.
         """
         frames = list(frames)
         if not all(isinstance(frame, bytes | bytearray | memoryview) for frame in frames):
@@ -698,17 +710,37 @@ class PcapWriter:
         originals = _whole_numbers("wire_bytes", lengths)
         if originals.size and not 0 <= originals.min() <= originals.max() < 2**32:
             raise ParameterError("wire_bytes: a length must be from 0 to 2**32 - 1")
-        if not len(times) == len(frames) == len(originals):
+        links = _whole_numbers(
+            "link_types", [self.link_type] * len(frames) if link_types is None else link_types
+        )
+        if not len(times) == len(frames) == len(originals) == len(links):
             raise ParameterError(
-                f"{len(times)} times, {len(frames)} frames, {len(originals)} original lengths"
+                f"{len(times)} times, {len(frames)} frames, {len(originals)} original lengths, {len(links)} link types"
+            )
+        if links.size and not 0 <= links.min() <= links.max() <= 0xFFFF:
+            raise ParameterError("link_types: expected LINKTYPE_ numbers (0 to 65535)")
+        if self.format == "pcap" and (links != self.link_type).any():
+            raise ParameterError(
+                f"{self.path}: a pcap file holds one link type, but there are several: write pcapng (a name in .pcapng)"
             )
         self._check_times(times)
         pieces: list[bytes] = []
         size = 0
-        for ts, frame, original in zip(times.tolist(), frames, originals.tolist(), strict=True):
+        for ts, frame, original, link in zip(
+            times.tolist(), frames, originals.tolist(), links.tolist(), strict=True
+        ):
             data = bytes(frame[: self.snaplen])
             if self.format == "pcapng":
-                body = struct.pack("<IIIII", 0, ts >> 32, ts & 0xFFFFFFFF, len(data), original) + data
+                if link not in self._interfaces:
+                    self._interfaces[link] = len(self._interfaces)
+                    pieces.append(_pcapng_interface(link, self._stated_snaplen))
+                    size += len(pieces[-1])
+                body = (
+                    struct.pack(
+                        "<IIIII", self._interfaces[link], ts >> 32, ts & 0xFFFFFFFF, len(data), original
+                    )
+                    + data
+                )
                 pieces.append(_pcapng_block(6, body + bytes(-len(data) % 4)))
             else:
                 seconds, ns = divmod(ts, 1_000_000_000)

@@ -48,7 +48,9 @@ def separate(
     ] = Classes.exact,
     rate: Annotated[
         float | None,
-        typer.Option(metavar="MBPS", help="Rate of the link.", show_default="the busiest second of a direction"),
+        typer.Option(
+            metavar="MBPS", help="Rate of the link.", show_default="the busiest second of a direction"
+        ),
     ] = None,
     long: Annotated[
         int, typer.Option(metavar="BYTES", help="Separate only flows with more than this.", min=1)
