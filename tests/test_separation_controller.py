@@ -19,6 +19,7 @@ from cctoolkit.separation.controller import RttSeparation, max_min_shares
 from cctoolkit.separation.jenks import IncrementalClasses
 from cctoolkit.separation.meters import METRICS, CaptureMeter, RunMeter, capture_metrics
 from cctoolkit.separation.replay import replay
+from cctoolkit.separation.watched import WatchedCapture
 
 TRACES = Path(__file__).parents[1] / "traces"
 positive = st.floats(0.01, 1e5)
@@ -352,6 +353,23 @@ def test_a_wrong_timestamp_is_no_day_of_decisions() -> None:
     with pytest.raises(ParameterError, match="is a timestamp wrong"):
         list(replay(wrong, RttSeparation(10, k=2), 1))
     assert len(capture_metrics(wrong)) == len(capture_metrics(capture))
+    early = capture.columns["ts_ns"].copy()
+    early[0] += 2 * 10**18
+    wrong = cct.Capture(capture.columns | {"ts_ns": early}, capture.keys, capture.meta)
+    with pytest.raises(ParameterError, match="is a timestamp wrong"):
+        list(replay(wrong, RttSeparation(10, k=2), 1))
+
+
+def test_times_before_1970() -> None:
+    capture = cct.example("rtt-unfairness").ingress
+    expected = [decision.assignments for decision in replay(capture, RttSeparation(10, k=2), 5, 500_000)]
+    before = capture.columns | {"ts_ns": capture.columns["ts_ns"] - 2 * 10**18}
+    old = cct.Capture(before, capture.keys, capture.meta)
+    assert [decision.assignments for decision in replay(old, RttSeparation(10, k=2), 5, 500_000)] == expected
+    pd.testing.assert_frame_equal(capture_metrics(old), capture_metrics(capture))
+    watched = WatchedCapture([old])
+    list(watched)
+    assert watched.seconds == pytest.approx(capture.duration_s)
 
 
 def test_replaying_parts_is_replaying_the_whole() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._support.terminal import listing, say, show, write
+from .._support.terminal import listing, note, say, show, write
 from .._support.words import format_bytes, plural
 from ..capture.options import CaptureArgument, end_without_packets, selecting
 from ..errors import ParameterError
@@ -26,6 +26,8 @@ __all__ = ["app"]
 app = typer.Typer(rich_markup_mode="markdown")
 
 _SHOWN = 30
+#: A longer capture than this, two weeks, may be one with a wrong timestamp.
+_LONG_S = 14 * 86_400
 
 
 class Classes(StrEnum):
@@ -147,6 +149,11 @@ def separate(
             meter.update(part.columns, part.keys)
         if watched.first_ns is None:
             end_without_packets(capture, selection)
+        if watched.seconds > _LONG_S:
+            note(
+                f"{capture}: its packets span {watched.seconds / 86400:,.0f} days, over which rates are averaged; is a "
+                "timestamp wrong? (--start and --stop choose packets)"
+            )
         metrics = meter.metrics(watched.seconds)
         long_flows = metrics[metrics.is_long & (metrics.protocol == 6)]
         known = long_flows.rtt_ms.dropna()

@@ -139,9 +139,10 @@ class CaptureMeter:
         self._payload = np.zeros(0, np.int64)
         self._min_rtt = np.zeros(0, np.int64)  # plus 1; 0: none
         self._last_rtt = np.zeros(0, np.int64)
-        self._last = np.zeros(0, np.int64)  # indexed by flow
+        self._last = np.zeros(0, np.int64)  # indexed by flow; since the first packet of all, plus 1; 0: none
         self._protocol = np.zeros(0, np.uint8)
-        self._now_ns = 0
+        self._origin_ns: int | None = None
+        self._now_ns = 0  # since the first packet
 
     def update(self, columns: Mapping[str, np.ndarray], keys: FlowKeys) -> None:
         """Add packets.
@@ -165,7 +166,10 @@ class CaptureMeter:
         self._wire[: len(wire)] += wire
         self._lately[: len(wire)] += wire
         self._payload[: len(wire)] += np.bincount(way, columns["payload_bytes"]).astype(np.int64)
-        np.maximum.at(self._last, flow_id, columns["ts_ns"] + 1)
+        if self._origin_ns is None:
+            self._origin_ns = int(columns["ts_ns"][0])
+        since_ns = np.maximum(columns["ts_ns"] - self._origin_ns, 0)
+        np.maximum.at(self._last, flow_id, since_ns + 1)
         self._protocol[keys.flow_id] = keys.protocol
         samples = self._pairing.update(dict(columns))
         at = 2 * samples["flow_id"].astype(np.int64) + samples["direction"]
@@ -173,7 +177,7 @@ class CaptureMeter:
         self._min_rtt[at] = np.where(self._min_rtt[at] == 0, np.iinfo(np.int64).max, self._min_rtt[at])
         np.minimum.at(self._min_rtt, at, rtt)
         self._last_rtt[at] = rtt  # of several, the last one counts
-        self._now_ns = max(self._now_ns, int(columns["ts_ns"].max()))
+        self._now_ns = max(self._now_ns, int(since_ns.max()))
 
     def metrics(self, interval_s: float) -> pd.DataFrame:
         """Metrics of the current flows.

@@ -15,7 +15,7 @@ from .meters import LONG_BYTES, CaptureMeter
 
 __all__ = ["replay"]
 
-#: Intervals between two parts of a capture: each is a decision.
+#: Intervals between two parts of a capture, of which each is a decision, or from a packet to the first one.
 _MOST_INTERVALS = 1_000_000
 
 
@@ -76,12 +76,14 @@ def replay(
         if len(ts) == 0:
             continue
         origin_ns = int(ts[0]) if origin_ns is None else origin_ns
-        number = np.maximum.accumulate(np.maximum((ts - origin_ns) // interval_ns, now))
-        if int(number[-1]) - now > _MOST_INTERVALS:
+        number = (ts - origin_ns) // interval_ns
+        latest, before = int(number.max()), -int(number.min())
+        if max(latest - now, before) > _MOST_INTERVALS:
             raise ParameterError(
-                f"interval_s: the capture spans {int(number[-1]):,} intervals, but at most {_MOST_INTERVALS:,} fit; "
-                "is a timestamp wrong?"
+                f"interval_s: the capture spans {max(latest, before):,} intervals, but at most {_MOST_INTERVALS:,} "
+                "fit; is a timestamp wrong?"
             )
+        number = np.maximum.accumulate(np.maximum(number, now))
         edges = np.searchsorted(number, np.arange(now, int(number[-1]) + 2))
         for i, (first, last) in enumerate(itertools.pairwise(edges)):
             if i > 0:

@@ -43,7 +43,8 @@ class WatchedCapture:
         for part in self._parts:
             if len(part):
                 ts, keys = part.columns["ts_ns"], part.keys
-                self.first_ns = int(ts.min()) if self.first_ns is None else self.first_ns
+                if self.first_ns is None:
+                    self.first_ns, self.last_ns = int(ts.min()), int(ts.max())
                 self.last_ns = max(self.last_ns, int(ts.max()))
                 self.busiest.update(part)
                 self._seen = grown(self._seen, int(keys.flow_id.max()) + 1)
