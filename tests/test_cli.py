@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -335,3 +336,23 @@ def test_filtered_packets_are_the_originals_byte_for_byte(run, tmp_path: Path) -
 
     assert hexdump(out) == hexdump(MIXED, "-Y", "icmp")
     assert hexdump(out).count("\n") > 3
+
+
+def test_times_count_from_the_first_packet_of_the_file(run, mixed: cct.Capture, tmp_path: Path) -> None:
+    """Not from the first selected one, nor from where its slot begins, which may be nearly a slot earlier."""
+    origin_ns = int(mixed.columns["ts_ns"][0])
+    _, out, _ = run("rtt", MIXED, "--samples", "--start", 5, "--flow", 15)
+    assert re.search(r"\b5\.\d{6}\b", out) and not re.search(r"\b0\.0\d{5}\b", out)
+
+    slot_ns, wanted = 10**9, tmp_path / "wanted.parquet"
+    assert origin_ns % slot_ns > 10**6
+    whole = cct.compute_slots(mixed, slot_ms=1000)
+    begin_s = (whole["slot"] * slot_ns + whole.attrs["start_ns"] - origin_ns) / 1e9
+    for start, stop, expected in (
+        (0, 100, whole),
+        (0, 1, whole[begin_s < 1]),
+        (2, 4, whole[(begin_s >= 2) & (begin_s < 4)]),
+    ):
+        assert run("slots", MIXED, "--slot-ms", 1000, "--start", start, "--stop", stop, "-o", wanted)[0] == 0
+        table, _ = schema.read_parquet(wanted, "slots")
+        pd.testing.assert_frame_equal(table, expected.reset_index(drop=True), check_dtype=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -121,3 +123,18 @@ def test_a_name_is_right_if_its_window_would_have_moved_so():
 def test_states_that_are_none():
     with pytest.raises(SchemaError, match="srtt_ns"):
         behaviours(pd.DataFrame({name: [1] for name in STATES}).drop(columns="srtt_ns"), 1.0)
+
+
+def test_windows_are_in_the_slots_of_the_table_also_if_the_first_packets_have_late_times():
+    run = cct.example("cubic")
+    taps = {}
+    for name in ("ingress", "egress"):
+        tap = getattr(run, name)
+        late = tap.columns["ts_ns"].copy()
+        late[0] += 500_000_000
+        taps[name] = cct.Capture(tap.columns | {"ts_ns": late}, tap.keys, tap.meta)
+    start_ns = min(int(tap.columns["ts_ns"].min()) for tap in taps.values()) // 10**6 * 10**6
+    series = pd.DataFrame({name: [1.0] for name in STATES if name != "slot"})
+    series = series.assign(flow_id=0, ts_ns=start_ns + 10**9, in_recovery=False)
+    recording = record(dataclasses.replace(run, **taps, flow_series=series), check_taps=False)
+    assert recording.states["slot"].tolist() == [1000]

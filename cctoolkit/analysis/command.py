@@ -54,26 +54,30 @@ def rtt(
 ) -> None:
     """Measure round-trip times by flow and direction.
 
+    Times of samples count from the first packet of the file, as --start and --stop do.
+
     Examples: `cct rtt trace.pcap.gz --method handshake`, `cct rtt trace.pcap.gz --samples -o rtt.parquet`
     """
     import pandas as pd
 
-    from ..capture.filtering import selected
+    from ..capture.filtering import masks
     from ..capture.reader import iter_capture
+    from ..capture.selection import origin_of
     from .rtt import RttPairing, rtt_summary, samples_table
 
     if not samples and (format is Format.parquet or (output is not None and output.suffix == ".parquet")):
         raise ParameterError("format: Parquet holds samples (--samples); the summary is csv or jsonl")
     pairing = RttPairing(method.value, karn=karn)
     ways: dict[tuple[int, int], str] = {}  # for the table on a terminal, as is the next
-    first_ts_ns = 0
+    origin_ns: int | None = None
     with TableOutput(format, output, "rtt_samples", command_provenance(capture)) as out:
 
         def found() -> Iterator[pd.DataFrame]:
-            nonlocal first_ts_ns
+            nonlocal origin_ns
             read = iter_capture(capture, tunnel=tunnel, ahead=True)  # type: ignore[arg-type]
-            for part in selected(read, selection):
-                first_ts_ns = first_ts_ns or part.meta.first_ts_ns
+            for whole, mask in masks(read, selection):
+                origin_ns = origin_of(whole) if origin_ns is None else origin_ns
+                part = whole if mask is None else whole.rows(mask)
                 table = samples_table(pairing.update(part.columns, part.keys), method.value)
                 if out.format is Format.table:
                     ways.update(_ways(part.keys, table))
@@ -89,7 +93,7 @@ def rtt(
             way = [ways[way] for way in zip(table["flow_id"], table["direction"], strict=True)]
             rest = table.drop(columns=["flow_id", "direction", "method"])
             if samples:
-                rest.insert(0, "time (s)", ((rest.pop("ts_ns") - first_ts_ns) / 1e9).map("{:.6f}".format))
+                rest.insert(0, "time (s)", ((rest.pop("ts_ns") - origin_ns) / 1e9).map("{:.6f}".format))
             table = pd.concat([table["flow_id"].rename("flow"), pd.Series(way, name="data"), rest], axis=1)
             _show_rows(
                 table,
@@ -120,9 +124,12 @@ def slots(
 ) -> None:
     """Compute per-slot inputs of the Dragonfly classifier: CBIQ, throughput, gaps, drops, bytes in flight.
 
+    --start and --stop choose the slots that begin in that time; that of the first packet of INGRESS begins with it.
+
     Example: `cct slots in.pcap.gz out.pcap.gz --slot-ms 10 --flow 0 -o slots.parquet`
     """
     from ..capture.reader import read_capture
+    from ..capture.selection import origin_of
     from .slots import compute_slots
 
     with TableOutput(format, output, "slots", command_provenance(ingress)) as out:
@@ -141,7 +148,9 @@ def slots(
             check_taps=not trust_taps,
         )
         # times choose slots, not packets: what is in the queue depends on packets before
-        begin_s = table["slot"] * slot_ms / 1e3
+        slot_ns = round(slot_ms * 1e6)
+        since_ns = table["slot"] * slot_ns + (table.attrs["start_ns"] - (origin_of(before) or 0))
+        begin_s = since_ns.where((since_ns <= -slot_ns) | (since_ns > 0), 0) / 1e9
         start_s = -math.inf if selection.start_s is None else selection.start_s
         stop_s = math.inf if selection.stop_s is None else selection.stop_s
         table = table[(begin_s >= start_s) & (begin_s < stop_s)].reset_index(drop=True)

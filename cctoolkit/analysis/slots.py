@@ -580,17 +580,20 @@ class SlotTable:
             tap.cells.append(new_cells[:n_cells].copy())
             tap.touched = np.concatenate([tap.touched, new_ways[:n_ways]])
             tap.n_cells += int(n_cells)
-            tap.first_ts = first_ts if tap.first_ts is None else min(tap.first_ts, first_ts)
-            tap.last_ts = max(tap.last_ts, last_ts)
+            if tap.first_ts is None:
+                tap.first_ts, tap.last_ts = first_ts, last_ts
+            tap.first_ts, tap.last_ts = min(tap.first_ts, first_ts), max(tap.last_ts, last_ts)
             if tap.n_cells > 2 * self._max_rows:  # before memory runs out; the exact check is in result()
                 self._too_many(tap.n_cells, len(np.unique(tap.touched >> 1)), "at least ")
         tap.rows += len(ts)
 
     def _too_many(self, rows: int, flows: int, about: str = "") -> None:
+        # flows that are too long one by one
+        doubt = " (is a timestamp wrong?)" if rows > flows * self._max_rows else ""
         raise ParameterError(
             f"slots of {self._slot_ns / 1e6:g} ms for {flows:,} flows make {about}{rows:,} rows "
             f"({rows * 160 / 1e9:.1f} GB), more than max_rows = {self._max_rows:,}: "
-            "choose flows with flow_ids, or longer slots"
+            f"choose flows with flow_ids, or longer slots{doubt}"
         )
 
     def result(self) -> pd.DataFrame:
@@ -633,6 +636,7 @@ class SlotTable:
             table["drops_estimate"] = self._drops(rows, in_slots)
         frame = pd.DataFrame({name: table[name] for name in SLOTS}, copy=False)
         frame.attrs["slot_ms"] = self._slot_ns / 1e6
+        frame.attrs["start_ns"] = min(starts, default=0) * self._slot_ns
         return frame
 
     def _drops(self, rows: SlotRows, in_slots: tuple[int, int] | None) -> pd.arrays.IntegerArray:
@@ -894,7 +898,7 @@ def compute_slots(
     Carmel and Keslassy, section III. Sequence numbers are compared modulo 2**32. Losses and retransmissions are
     neglected in CBIQ and throughput, as in the paper: where a retransmission is the first packet of a slot, CBIQ may
     exceed what the queue holds. Printed Table I agrees with these formulas except that its throughput columns stand
-    one slot early. ``attrs["slot_ms"]`` of the table is `slot_ms`.
+    one slot early. ``attrs["slot_ms"]`` of the table is `slot_ms`, ``attrs["start_ns"]`` when slot 0 begins.
 
     Examples
     --------

@@ -122,8 +122,10 @@ class _Sample:
         if not len(ts):
             return
         self.packets += len(ts)
-        first, self.last_ns = int(ts.min()), max(self.last_ns, int(ts.max()))
-        self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
+        first, last = int(ts.min()), int(ts.max())
+        if self.first_ns is None:
+            self.first_ns, self.last_ns = first, last
+        self.first_ns, self.last_ns = min(self.first_ns, first), max(self.last_ns, last)
         names = (
             "ts_ns", "flow_id", "direction", "seq", "ack", "tcp_flags", "payload_bytes", "window", "tsval", "tsecr",
         )  # fmt: skip

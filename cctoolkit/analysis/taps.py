@@ -27,6 +27,7 @@ __all__ = ["PacketMatcher", "TapPair", "wanted_flows"]
 
 #: A packet that left after this many later ones of its flow had left is not recognised: it counts as lost.
 REORDERING = 64
+_NEVER_NS = np.iinfo(np.int64).max
 
 
 def wanted_flows(flow_ids: Iterable[int] | int | None) -> np.ndarray:
@@ -110,7 +111,7 @@ class TapPair:
         self._sought: dict[int, tuple[int, bool]] = {}  # egress flows that are not found yet
         self._waiting: dict[str, np.ndarray] = {}
         self.ingress_end_ns = self.egress_end_ns = np.iinfo(np.int64).min
-        self.ingress_start_ns = self.egress_start_ns = np.iinfo(np.int64).max
+        self.ingress_start_ns = self.egress_start_ns = _NEVER_NS
 
     def update(self, ingress: Any, egress: Any) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
         """The next batches of both taps; gives the ingress packets and those egress packets that are ready."""
@@ -125,11 +126,11 @@ class TapPair:
         if self._comparer is not None:
             self._comparer.take(came_in, went_out, self._names if keyed else None)
         if len(came_in["ts_ns"]):
-            if self.ingress_end_ns < 0:
+            if self.ingress_start_ns == _NEVER_NS:
                 self.ingress_start_ns = int(came_in["ts_ns"][0])
             self.ingress_end_ns = max(self.ingress_end_ns, int(came_in["ts_ns"].max()))
         if len(went_out["ts_ns"]):
-            if self.egress_end_ns < 0:
+            if self.egress_start_ns == _NEVER_NS:
                 self.egress_start_ns = int(went_out["ts_ns"][0])
             self.egress_end_ns = max(self.egress_end_ns, int(went_out["ts_ns"].max()))
         if self._waiting:

@@ -74,11 +74,15 @@ def _selection(
     ] = None,
     start: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Start, in seconds from the first packet.", rich_help_panel=_PANEL),
+        typer.Option(
+            metavar="S", help="Start, in seconds from the first packet of the file.", rich_help_panel=_PANEL
+        ),
     ] = None,
     stop: Annotated[
         float | None,
-        typer.Option(metavar="S", help="End, in seconds from the first packet.", rich_help_panel=_PANEL),
+        typer.Option(
+            metavar="S", help="End, in seconds from the first packet of the file.", rich_help_panel=_PANEL
+        ),
     ] = None,
     tunnel: TunnelOption = Tunnel.outer,
 ) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from .._support.threads import cores
 from .._support.version import __version__
 from .._support.waiting import progress_bar
 from ..analysis.slots import compute_slots
-from ..capture.model import Capture
 from ..errors import CCToolkitError, ParameterError, SchemaError
 from ..scenario.run import Run
 from ..scenario.scenario import Scenario, plain
@@ -156,20 +155,11 @@ def record(
     slots = compute_slots(
         ingress, egress, slot_ms, sampling, flow_ids=wanted, seed=seed, check_taps=check_taps
     )
-    slots.attrs = {}
     states = None
     if isinstance(run, Run):
-        states = sender_states(run.flow_series, wanted, _first_slot_ns(ingress, egress, slot_ms), slot_ms)
+        states = sender_states(run.flow_series, wanted, slots.attrs["start_ns"], slot_ms)
+    slots.attrs = {}
     return Recording(name, slots, flows, slot_ms, states)
-
-
-def _first_slot_ns(ingress: Capture, egress: Capture | None, slot_ms: float) -> int:
-    """When slot 0 of the slots table begins."""
-    slot_ns = round(slot_ms * 1e6)
-    first = [
-        int(tap.columns["ts_ns"][0]) // slot_ns for tap in (ingress, egress) if tap is not None and len(tap)
-    ]
-    return min(first, default=0) * slot_ns
 
 
 class SlotDataset:

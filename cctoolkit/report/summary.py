@@ -836,7 +836,6 @@ def _measure_two_taps(
     delays.update(ingress, egress)
     slots = compute_slots(ingress, egress, slot_ms, check_taps=False)
     slot_ns = round(slot_ms * 1e6)
-    first_ns = min(c.meta.first_ts_ns for c in (ingress, egress) if len(c))
     table = delays.result()
     ts_ns, out_ns = ingress.columns["ts_ns"], egress.columns["ts_ns"]
     during = (
@@ -849,7 +848,7 @@ def _measure_two_taps(
         rtt_split=split_rtts(ingress.columns, rtt_samples(ingress), table),
         slots=slots,
         slot_ns=slot_ns,
-        first_slot_ns=first_ns // slot_ns * slot_ns,
+        first_slot_ns=slots.attrs["start_ns"],
         beside=1 - float(during.mean()) if len(ts_ns) else 0.0,
     )
 
