@@ -483,3 +483,17 @@ def test_commands_end_with_one_line_and_status_1(command, tmp_path, monkeypatch,
     assert {p.name for p in tmp_path.iterdir()} == {"labels.csv"}  # nothing half done
     assert status(egress, ingress, more=" --trust-taps") == 0
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", ["slots", "report", "classify"])
+def test_commands_refuse_an_egress_capture_without_packets(command, tmp_path, monkeypatch, capfd):
+    empty = tmp_path / "empty.pcap"
+    cct.write_pcap(empty, taps("reno")[0].select(start_s=1e6))
+    ends = {"slots": [], "report": ["--egress"], "classify": []}[command]
+    output = ["-o", str(tmp_path / "page.html")] if command == "report" else []
+    monkeypatch.setattr(sys, "argv", ["cct", command, *output, taps("reno")[0].meta.path, *ends, str(empty)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert str(empty) in line

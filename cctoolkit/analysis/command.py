@@ -131,12 +131,11 @@ def slots(
     from ..capture.reader import read_capture
     from ..capture.selection import origin_of
     from .slots import compute_slots
+    from .tap_comparison import check_egress
 
     with TableOutput(format, output, "slots", command_provenance(ingress)) as out:
         before = read_capture(ingress, tunnel=tunnel)  # type: ignore[arg-type]
-        after = None if egress is None else read_capture(egress, tunnel=tunnel)  # type: ignore[arg-type]
-        if after is not None and not len(after):
-            raise ParameterError(f"egress: {egress} has no IP packets")
+        after = None if egress is None else check_egress(read_capture(egress, tunnel=tunnel))  # type: ignore[arg-type]
         table = compute_slots(
             before,
             after,

@@ -26,7 +26,7 @@ from ..errors import ParameterError, TapClockWarning
 from .tap_clocks import LARGEST_DRIFT_PPM, Clocks, fit_clocks
 from .tap_identity import FlowNames, segment_identity, timestamps
 
-__all__ = ["OneWayDelay", "TapComparer", "TapComparison", "compare_taps"]
+__all__ = ["OneWayDelay", "TapComparer", "TapComparison", "check_egress", "compare_taps"]
 
 _ROOM = 1 << 15  # segments of each tap that are kept for the comparison
 _MAJORITY = 0.6  # by this majority, a flow's neighbours in both directions must agree on the order
@@ -383,6 +383,19 @@ def compare_taps(ingress: Any, egress: Any) -> TapComparison:
     comparer = TapComparer()
     comparer.update(ingress, egress)
     return comparer.result()
+
+
+def check_egress(egress: Capture) -> Capture:
+    """Return the egress capture, or its first part.
+
+    Raises
+    ------
+    ParameterError
+        It has no packets: everything would seem lost, or unknown.
+    """
+    if not len(egress):
+        raise ParameterError(f"egress: {egress.meta.path} has no IP packets")
+    return egress
 
 
 # ---- the comparison --------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from .._support.arguments import positive_ns
 from .._support.words import plural
 from ..analysis.flows import FlowStatistics
 from ..analysis.slots import SlotTable
-from ..analysis.tap_comparison import TapComparer
+from ..analysis.tap_comparison import TapComparer, check_egress
 from ..capture.filtering import selected
 from ..capture.model import Capture
 from ..capture.reader import iter_capture, read_capture
@@ -121,7 +121,8 @@ def classify_flows(
         A file is not a capture.
     ParameterError
         There is no such model, it has no network for `window_ms`, the flows of one stretch of time need too much
-        memory, or the taps are swapped, have no packet in common, or their clocks differ too much.
+        memory, the egress capture has no packets, or the taps are swapped, have no packet in common, or their clocks
+        differ too much.
 
     See Also
     --------
@@ -364,6 +365,7 @@ def _in_step(
     """Parts of both taps, the tap that lags first, and the time up to which everything has been seen."""
     taps = [ingress, egress]
     parts = [next(tap) for tap in taps]  # there is always one
+    check_egress(parts[1])
     nothing = [part.rows(np.zeros(len(part), np.bool_)) for part in parts]
     reached: list[float] = [part.meta.last_ts_ns for part in parts]
     yield parts[0], parts[1], min(reached)

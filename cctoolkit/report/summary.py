@@ -19,7 +19,7 @@ from ..analysis.flows import FlowStatistics, check_flows, retransmitted_share
 from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
-from ..analysis.tap_comparison import TapComparison, compare_taps
+from ..analysis.tap_comparison import TapComparison, check_egress, compare_taps
 from ..capture.filtering import masks, selected
 from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
@@ -396,10 +396,8 @@ def summarise(
         if not isinstance(source, Capture):
             source, reading = read_capture(source, **reading), {}
         if not isinstance(egress, Capture):
-            name, egress = os.fspath(egress), read_capture(egress, **options)
-            if not len(egress):
-                raise ParameterError(f"egress: {name} has no IP packets")
-        comparison = compare_taps(source, egress)
+            egress = read_capture(egress, **options)
+        comparison = compare_taps(source, check_egress(egress))
         if check_taps:
             comparison.check()
     statistics = FlowStatistics(long_flow_bytes)
