@@ -273,6 +273,16 @@ def test_utilisation_follows_the_rate_schedule():
     assert run.summary()["utilisation"] == pytest.approx(run.queues.sent_bytes[0] * 8 / 35e6)
 
 
+def test_the_last_frame_does_not_exceed_the_link() -> None:
+    """It takes 0.12 s of this link, most of that after the end."""
+    link = cct.Bottleneck(rate_mbps=0.1, buffer_packets=50)
+    run = cct.simulate(cct.Scenario(bottleneck=link, flows=(cct.Flow("udp", rate_mbps=2),), duration_s=1))
+    assert run.queues.sent_bytes[0] * 8 > 1e5
+    assert run.summary()["utilisation"] == 1
+    run.queues.loc[0, "sent_bytes"] += 2 * 1514  # no link can do this: it must be seen
+    assert run.summary()["utilisation"] > 1
+
+
 def test_html_summary_is_harmless_and_short(run):
     text = run._repr_html_()
     assert "&lt;b&gt;short" in text and "<b>short" not in text

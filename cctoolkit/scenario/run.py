@@ -187,7 +187,7 @@ class Run:
             q = checked(self, "queues")
             came, sent = int(q.arrived_packets.sum()), max(int(q.sent_packets.sum()), 1)
             if self.scenario is not None:
-                out["utilisation"] = float(q.sent_bytes.sum() * 8 / _capacity_bits(self.scenario))
+                out["utilisation"] = _utilisation(self.scenario, int(q.sent_bytes.sum()))
             out["mean_delay_ms"] = float(
                 (q.mean_delay_ms * q.sent_packets)[q.sent_packets > 0].sum(skipna=False) / sent
             )
@@ -369,6 +369,15 @@ def scenario_facts(scenario: Scenario) -> list[tuple[str, str]]:
 
 def _short(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def _utilisation(scenario: Scenario, sent_bytes: int) -> float:
+    """Share of the link's capacity that was used: at most 1, if no more was sent than a link can."""
+    capacity = _capacity_bits(scenario)
+    sent = 8.0 * sent_bytes
+    # a frame counts when its transmission begins, so the last one may end after the scenario does
+    last_frame = 8 * max((flow.packet_bytes for flow in scenario.flows), default=0)
+    return (capacity if capacity < sent <= capacity + last_frame else sent) / capacity
 
 
 def _capacity_bits(scenario: Scenario) -> float:

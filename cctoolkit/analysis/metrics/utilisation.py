@@ -171,6 +171,10 @@ def link_utilisation(
 
     Notes
     -----
+    A packet counts in the bin of its timestamp, although the link may have sent a part of it in the bin before. So a
+    full link exceeds 1 in some bins, by one packet at most if the timestamps are exact: choose bins that hold many
+    packets.
+
     Report it together with fairness: rate caps for each flow make sharing fair but leave the link idle.
 
     Examples
