@@ -93,7 +93,9 @@ def rtt(
             way = [ways[way] for way in zip(table["flow_id"], table["direction"], strict=True)]
             rest = table.drop(columns=["flow_id", "direction", "method"])
             if samples:
-                rest.insert(0, "time (s)", ((rest.pop("ts_ns") - origin_ns) / 1e9).map("{:.6f}".format))
+                rest.insert(
+                    0, "time (s)", ((rest.pop("ts_ns") - (origin_ns or 0)) / 1e9).map("{:.6f}".format)
+                )
             table = pd.concat([table["flow_id"].rename("flow"), pd.Series(way, name="data"), rest], axis=1)
             _show_rows(
                 table,

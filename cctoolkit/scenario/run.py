@@ -96,7 +96,8 @@ class Run:
         ``flow_id`` and :data:`LABELS`; unknown values are null.
     flows : DataFrame
         One row per flow; at least ``flow_id``, ``name``, ``cca``, ``base_rtt_ms``, ``start_s``, ``end_s``,
-        ``received_bytes``, ``goodput_mbps``, ``retransmits`` and ``min_rtt_ms``.
+        ``received_bytes``, ``goodput_mbps``, ``retransmits`` and ``min_rtt_ms``. In a simulation, ``sent_packets`` and
+        ``retransmits`` count data only, ``timeouts`` and ``dropped_packets`` SYNs as well.
     queues : DataFrame
         One row per queue: packets and bytes in and out, drops by kind, marks, delay.
     flow_series, queue_series : DataFrame
