@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import naive_handshake
 import numpy as np
@@ -141,8 +141,11 @@ def by_tshark(flow: Flow, own: Side, other: Side, p: Packet, at: int) -> str | N
     return "tshark_retransmits"
 
 
-def by_ranges(flow: Flow, own: Side, other: Side, p: Packet, at: int) -> str:
-    """What the segment is by what was seen before: other, copy, new, retransmitted or reordered."""
+def by_ranges(flow: Flow, own: Side, other: Side, p: Packet, at: int, before: list[Packet]) -> str:
+    """What the segment is by what was seen before: other, copy, new, retransmitted or reordered.
+
+    `before` are packets of the flow, among the last 64 of the capture.
+    """
     if p.span == 0 or p.flags & RST or is_probe(own, other, p, at):
         return "other"
     if own.edge is None or at >= own.edge:
@@ -158,7 +161,9 @@ def by_ranges(flow: Flow, own: Side, other: Side, p: Packet, at: int) -> str:
         and (not p.flags & ACK or p.ack == own.last_ack)
     )
     older = p.tsval and own.edge_tsval and distance(p.tsval, own.edge_tsval) < 0
-    if own.seen.overlap(at, end) == p.span and (older or newest):
+    within = min((flow.handshake_rtt or flow.initial_rtt or 2_000_000) // 2, 10_000_000 if p.tsval else 200_000)
+    recorded = any(replace(q, ts=p.ts) == p and 0 <= p.ts - q.ts < within for q in before)
+    if own.seen.overlap(at, end) == p.span and (older or newest or recorded):
         return "copy"
     if own.seen.overlap(at, min(end, own.edge)):
         return "retransmitted"
@@ -216,6 +221,7 @@ def segments(
     """Take in the packets; yield what each is by the ranges seen, and by tshark."""
     names = ("flow_id", "wire_bytes", "ts_ns", "direction", "seq", "ack", "tcp_flags", "payload_bytes")
     names += ("window", "tsval", "tsecr")
+    last: list[tuple[int, Packet]] = []
     for row in zip(*(columns[name].tolist() for name in names), strict=True):
         flow_id, wire, *rest = row
         p = Packet(*rest)
@@ -225,6 +231,8 @@ def segments(
         own.bytes += wire
         own.payload += p.length
         own.times.append(p.ts)
+        before = [q for number, q in last[-64:] if number == flow_id]
+        last.append((flow_id, p))
         if not p.flags:
             yield "other", None
             continue
@@ -236,7 +244,7 @@ def segments(
             if abs(ahead) > WINDOW or other_syn:
                 own.edge, own.seen, own.skipped = None, Ranges(), []
                 at = p.seq
-        kind, theirs = by_ranges(flow, own, other, p, at), by_tshark(flow, own, other, p, at)
+        kind, theirs = by_ranges(flow, own, other, p, at, before), by_tshark(flow, own, other, p, at)
         if theirs:
             setattr(own, theirs, getattr(own, theirs) + 1)
         duplicate, keep_alive = is_duplicate_ack(own, other, p, at), is_keep_alive(own, p, at)

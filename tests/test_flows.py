@@ -32,6 +32,7 @@ from cctoolkit.capture.addresses import addresses_text
 from cctoolkit.errors import ParameterError, SchemaError
 
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"
+TRACES = Path(__file__).parents[1] / "traces"
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 MS = 1_000_000
 
@@ -110,6 +111,51 @@ def test_kernel_is_the_naive_twin_and_cuts_do_not_matter(rows, cuts):
     for start, stop in itertools.pairwise(edges):
         statistics.update({name: column[start:stop] for name, column in columns.items()}, keys)
     pd.testing.assert_frame_equal(statistics.result(keys), whole)
+
+
+@st.composite
+def recorded_twice(draw):
+    """Packets of which some come again, a few packets and up to some milliseconds later."""
+    rows = timed(draw(st.lists(st.one_of(segment, scattered), min_size=1, max_size=25)))
+    copies = st.tuples(st.integers(0, len(rows) - 1), st.sampled_from([0, 1, 3, 70, 90, 150]))
+    late = st.sampled_from([0, 1000, 199_999, 200_000, MS - 1, MS, 3 * MS, 10 * MS])
+    for at, lag, later in draw(st.lists(st.tuples(copies, late).map(lambda x: (*x[0], x[1])), max_size=10)):
+        ts, *rest = rows[at]
+        other = (ts, 9, 0, 1, 1, ACK, 0, 7, 0)  # of another flow, in between
+        rows[at + 1 : at + 1] = [other] * lag + [(ts + later, *rest)]
+    return rows
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(recorded_twice(), st.lists(st.integers(0, 200), max_size=3))
+def test_copies_are_those_of_the_naive_twin(rows, cuts):
+    columns = packet_columns(rows)
+    keys = make_keys(set(columns["flow_id"].tolist()))
+    flows: dict[int, naive_flows.Flow] = {}
+    kinds = [kind for kind, _ in naive_flows.segments(columns, flows, dict.fromkeys(keys.flow_id, 1460))]
+    assert list(segment_kinds(columns, keys)) == kinds
+    statistics = FlowStatistics()
+    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    for start, stop in itertools.pairwise(edges):
+        statistics.update({name: column[start:stop] for name, column in columns.items()}, keys)
+    expected = {flow_id: naive_flows.flow_row(flow) for flow_id, flow in flows.items()}
+    assert numbers(statistics.result(keys)) == expected
+
+
+@pytest.mark.parametrize("lag_us", [1, 20, 200])
+@pytest.mark.parametrize("name", ["mixed", "cubic-bbr", "testbed/rtt-reno"])
+def test_a_capture_recorded_twice_counts_once(name, lag_us):
+    """Each packet again, as a mirror port for both directions records it: with other packets in between."""
+    cap = cct.read_capture(next((TRACES / name).parent.glob(f"{name.split('/')[-1]}.ingress.pcap*")))
+    ts_ns = cap.columns["ts_ns"]
+    twice = np.concatenate([ts_ns, ts_ns + lag_us * 1000])
+    order = np.argsort(twice, kind="stable")
+    columns = {key: np.concatenate([column, column])[order] for key, column in cap.columns.items()}
+    found, once = flow_table(columns | {"ts_ns": twice[order]}, cap.keys), cap.flows
+    for way in ("fwd", "rev"):
+        for column in ("segments", "retransmits", "retransmitted_bytes", "out_of_order"):
+            assert list(found[f"{column}_{way}"]) == list(once[f"{column}_{way}"])
+        assert (found[f"copies_{way}"] == once[f"segments_{way}"]).all()
 
 
 @settings(max_examples=examples(300), deadline=None)

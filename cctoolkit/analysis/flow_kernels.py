@@ -30,6 +30,10 @@ REORDERING_NS = 3_000_000
 TICK_NS = 10_000_000
 #: A segment recorded twice, not sent twice: no host sends its newest segment again so soon (Linux waits 2 ms or more).
 COPY_NS = 1_000_000
+#: How many packets of the capture may lie between a segment and its copy.
+LOOKBACK = 64
+#: Without timestamps, an older segment recorded twice. Hosts do repeat one within half a millisecond, after SACKs.
+OLD_COPY_NS = 200_000
 #: Nothing in TCP is further apart: the largest window is 2**30 bytes (RFC 7323, section 2.3).
 FAR = 1 << 30
 #: A SYN that starts this close below the edge is the old SYN again; any other opens a new connection.
@@ -43,6 +47,8 @@ HOLES = 16
 #: What a packet is, as :func:`update` writes it: no segment that counts; new data; sent again; overtaken on the way.
 OTHER, NEW, RETRANSMITTED, REORDERED = range(4)
 KINDS = ("other", "new", "retransmitted", "reordered")
+#: Within the kernel: all its numbers were seen before, and its timestamp does not tell whether they were sent again.
+_SEEN = 4
 
 _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 
@@ -105,6 +111,22 @@ assert FAULTS.itemsize == 40
 #: Sequence numbers that were skipped, and the segment that skipped them. The oldest hole of a direction stands first.
 HOLE = np.dtype([("ts", "i8"), ("left", "u4"), ("right", "u4"), ("tsval", "u4"), ("unused", "u4")])
 assert HOLE.itemsize == 24
+
+#: Packets of the batches before, for which copies are looked up.
+RECENT = np.dtype(
+    [
+        ("ts_ns", "i8"),
+        ("flow_id", "i8"),  # -1: no packet
+        ("seq", "u4"),
+        ("ack", "u4"),
+        ("tsval", "u4"),
+        ("tsecr", "u4"),
+        ("payload_bytes", "u4"),
+        ("window", "u2"),
+        ("tcp_flags", "u2"),
+        ("direction", "u1"),
+    ]
+)
 
 FLOW_BYTES, OPENING_BYTES = FLOW.itemsize, OPENING.itemsize
 _1, _HOLES = np.uint64(1), np.uint64(HOLES)
@@ -271,7 +293,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
     Returns
     -------
     int
-        :data:`OTHER`, :data:`RETRANSMITTED` or :data:`REORDERED`.
+        :data:`OTHER`, :data:`RETRANSMITTED`, :data:`REORDERED` or :data:`_SEEN`, which is not counted yet.
     """
     fault = faults[_faults_of(own, faults, used)]
     below = min(span, np.int64(np.int32(np.int64(own.edge) - begin)))
@@ -312,6 +334,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
         if copy:
             fault.copies += 1
             return OTHER
+        return _SEEN
     # a SYN's number comes before its data, a FIN's after
     again = min(below, payload) if flags & _SYN == 0 else below - 1
     fault.retransmits += _segments(again, tsval, flow)
@@ -442,7 +465,7 @@ def _take_irregular(
     Returns
     -------
     int
-        :data:`OTHER`, :data:`NEW`, :data:`RETRANSMITTED` or :data:`REORDERED`.
+        :data:`OTHER`, :data:`NEW`, :data:`RETRANSMITTED`, :data:`REORDERED` or :data:`_SEEN`, which is not counted yet.
     """
     if flags & _RST != 0:  # its number may be anything, and what it carries is no data
         if span != 0:
@@ -486,9 +509,72 @@ def _take_irregular(
         )
         if offset + span > 0:
             _move_edge(own, ts, end, tsval)
-    if kind != OTHER:
+    if kind != OTHER and kind != _SEEN:
         own.segments += _segments(payload, tsval, flow)
     return kind
+
+
+@kernel
+@no_type_check  # numba types it
+def _was_recorded(
+    i,
+    ts_ns,
+    flow_id,
+    direction,
+    seq,
+    ack,
+    tcp_flags,
+    payload_bytes,
+    window,
+    tsvals,
+    tsecrs,
+    recent,
+    within_ns,
+):
+    """Whether one of the :data:`LOOKBACK` packets before is the same, and so close that it was not sent again.
+
+    Parameters
+    ----------
+    i : int
+        Row of the packet.
+    ts_ns, flow_id, direction, seq, ack, tcp_flags, payload_bytes, window, tsvals, tsecrs : arrays
+        As for :func:`update`.
+    recent : array of :data:`RECENT`, shape (:data:`LOOKBACK`,)
+        The packets before row 0, the newest last.
+    within_ns : int64
+        How close.
+    """
+    row = np.int64(i)
+    for j in range(max(row - LOOKBACK, 0), row):
+        if (
+            flow_id[j] == flow_id[i]
+            and seq[j] == seq[i]
+            and direction[j] == direction[i]
+            and payload_bytes[j] == payload_bytes[i]
+            and tcp_flags[j] == tcp_flags[i]
+            and ack[j] == ack[i]
+            and window[j] == window[i]
+            and tsvals[j] == tsvals[i]
+            and tsecrs[j] == tsecrs[i]
+            and 0 <= ts_ns[i] - ts_ns[j] < within_ns
+        ):
+            return True
+    for j in range(min(row, LOOKBACK), LOOKBACK):
+        before = recent[j]
+        if (
+            before.flow_id == flow_id[i]
+            and before.seq == seq[i]
+            and before.direction == direction[i]
+            and before.payload_bytes == payload_bytes[i]
+            and before.tcp_flags == tcp_flags[i]
+            and before.ack == ack[i]
+            and before.window == window[i]
+            and before.tsval == tsvals[i]
+            and before.tsecr == tsecrs[i]
+            and 0 <= ts_ns[i] - before.ts_ns < within_ns
+        ):
+            return True
+    return False
 
 
 @kernel
@@ -545,6 +631,7 @@ def update(
     faults,
     holes,
     used,
+    recent,
     kinds,
 ):
     """Take in packets.
@@ -567,6 +654,8 @@ def update(
         :data:`HOLES` rows for each of `faults`.
     used : int64 array, shape (2,)
         How many rows of `faults`, and of holes, are taken. Both have room for the same number.
+    recent : array of :data:`RECENT`, shape (:data:`LOOKBACK`,)
+        The packets before row 0, the newest last; not changed.
     kinds : int8 array
         Receives what each packet is, unless it has length 0.
 
@@ -642,6 +731,34 @@ def update(
                 ack[i],
                 window[i],
             )
+            if kind == _SEEN:
+                # nobody knows within half a round trip that a segment is lost
+                most = TICK_NS if tsvals[i] != 0 else OLD_COPY_NS
+                within = min(_round_trip(flows[flow], 2 * COPY_NS) // 2, most)
+                fault = faults[own.faults]
+                if _was_recorded(
+                    i,
+                    ts_ns,
+                    flow_id,
+                    direction,
+                    seq,
+                    ack,
+                    tcp_flags,
+                    payload_bytes,
+                    window,
+                    tsvals,
+                    tsecrs,
+                    recent,
+                    within,
+                ):
+                    fault.copies += 1
+                    kind = OTHER
+                else:
+                    segments = _segments(payload, tsvals[i], flows[flow])
+                    own.segments += np.uint32(segments)
+                    fault.retransmits += np.uint32(segments)
+                    fault.retransmitted_bytes += payload
+                    kind = RETRANSMITTED
             state = np.int64(own.state)
         else:
             if state & HAS_EDGE == 0:

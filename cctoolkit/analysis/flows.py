@@ -12,8 +12,10 @@ seen. Such a segment is
   are equal.
 - **reordered** (``out_of_order_*``) if it fills a hole and was sent before the segment that skipped the hole.
 - a **copy** (``copies_*``) if it was seen before but not sent again: its timestamp is older than that of the segment
-  at the edge; or it repeats that segment within 1 ms with the same timestamp, acknowledgment and window. Mirror ports
-  and captures of several interfaces make copies.
+  at the edge; or it repeats that segment within 1 ms with the same timestamp, acknowledgment and window; or one of the
+  64 packets of the capture before it has the same TCP header and came less than half a round trip before, at most 10
+  ms (0.2 ms without timestamps; 1 ms if the handshake was not seen). Mirror ports and captures of several interfaces
+  make copies.
 - a **keep-alive** if it is one byte just below the edge, without SYN or FIN, and the other side acknowledged that byte
   (or was not seen); a **window probe** if it is one byte at the edge while the other side's window is zero. Neither
   counts, and a probe does not move the edge.
@@ -33,8 +35,8 @@ segment for segment (``tcpi_total_retrans`` and ``tcpi_bytes_retrans`` of Linux)
 - without timestamps, only time distinguishes a retransmission from a late original. SACK blocks do not help: they
   report what the receiver lacks, lost or late.
 
-A retransmission that newer data overtakes before the tap looks like a copy. Copies made while a queue delays them
-less than a tick of the timestamps count as retransmitted: if ``copies_*`` is large, remove duplicates first
+A retransmission that newer data overtakes before the tap looks like a copy. Copies that come later, of segments whose
+timestamp is still that of the edge, count as retransmitted: if ``copies_*`` is large, remove duplicates first
 (``editcap -d``), or record one interface.
 
 Memory is bounded: 16 holes per direction. With one more, the oldest is forgotten: what fills it later counts as
@@ -167,6 +169,8 @@ class FlowStatistics:
         self._faults = np.zeros(64, kernels.FAULTS)
         self._holes = np.zeros(64 * kernels.HOLES, kernels.HOLE)
         self._used = np.zeros(2, np.int64)  # rows of the last two tables that are taken
+        self._recent = np.zeros(kernels.LOOKBACK, kernels.RECENT)
+        self._recent["flow_id"] = -1
 
     def _reserve(self, flows: int) -> None:
         """Make room for flow ids below `flows`."""
@@ -220,12 +224,21 @@ class FlowStatistics:
                 self._faults,
                 self._holes,
                 self._used,
+                self._recent,
                 kinds,
             )
             if row == len(c["flow_id"]):
-                return
+                break
             self._faults = grown(self._faults, int(self._used[0]) + 65, moved=True)
             self._holes = grown(self._holes, len(self._faults) * kernels.HOLES, moved=True)
+        self._remember(c)
+
+    def _remember(self, c: dict[str, np.ndarray]) -> None:
+        """Keep the last packets for the next batch."""
+        new = min(len(c["flow_id"]), kernels.LOOKBACK)
+        self._recent[:-new or None] = self._recent[new:]
+        for name in kernels.RECENT.names or ():
+            self._recent[name][-new:] = c[name][-new:]
 
     def _learn_mss(self, keys: FlowKeys) -> None:
         """For each flow, the smaller of the maximum segment sizes announced: the one both sides use."""
