@@ -213,6 +213,66 @@ def test_other_bad_input(run, tmp_path: Path) -> None:
         assert run(*arguments)[0] == 2, arguments
 
 
+def test_a_dash_is_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    """For every command that writes one file, also if a file with this name is there."""
+    monkeypatch.chdir(tmp_path)
+    Path("-").write_bytes(b"mine")
+
+    def written(*arguments: object) -> bytes:
+        monkeypatch.setattr(sys, "argv", ["cct", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capfdbinary.readouterr()
+        assert not stop.value.code, err
+        return out
+
+    assert written("flows", RENO, "-o", "-", "-f", "csv") == written("flows", RENO, "-f", "csv")
+    assert written("flows", RENO, "-o", "-") == written("flows", RENO)
+    parquet = written("flows", RENO, "-o", "-", "-f", "parquet")
+    assert len(pd.read_parquet(io.BytesIO(parquet))) == len(cct.read_capture(RENO).flows)
+    assert written("report", RENO, "--model", "none", "-o", "-").startswith(b"<!DOCTYPE html>")
+    capture = written("filter", RENO, "-", "--stop", 1)
+    written("filter", RENO, "file.pcap", "--stop", 1)
+    assert capture == Path("file.pcap").read_bytes()
+    assert Path("-").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("batch", RENO, "-o", "-"),
+        ("live", "--from-capture", RENO, "-o", "-"),
+        ("train", ".", "-o", "-"),
+        ("add-cca", "mine.py", "-o", "-"),
+        ("dataset", "add", "-", RENO),
+        ("dataset", "build", "paper", "-o", "-"),
+        ("benchmark", "cca", "-o", "-"),
+        ("experiment", "codel", "-o", "-"),
+        ("separate", RENO, "--router", "linux", "--interface", "eth0", "--rules", "-"),
+        ("simulate", "run.toml", "-o", "-"),
+        ("simulate", "run.toml", "--pcap", "-"),
+        ("testbed", "run", "run.toml", "-o", "-"),
+        ("testbed", "sweep", "run.toml", "-o", "-"),
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments[:2])),
+)
+def test_no_folder_is_called_dash(
+    run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[object, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50),
+        flows=[cct.Flow("reno", rtt_ms=20)],
+        duration_s=1,
+    )
+    Path("run.toml").write_text(scenario.to_toml(), encoding="utf-8")
+    status, out, err = run(*arguments)
+    assert (status, out) == (1, "") and "standard output" in err and err.count("\n") == 1
+    assert not Path("-").exists()
+
+
 @pytest.mark.slow
 def test_a_truncated_capture_warns_once_and_goes_on(tmp_path: Path) -> None:
     plain = tmp_path / "cut.pcap"

@@ -15,15 +15,17 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import CCToolkitError, ParameterError
+from .terminal import printing
 
 __all__ = [
-    "SUFFIX", "check_target", "is_same_file", "replacing", "replacing_files", "replacing_folder", "replacing_set",
-    "sweep",
+    "SUFFIX", "check_target", "is_same_file", "is_standard_output", "replacing", "replacing_files", "replacing_folder",
+    "replacing_set", "sweep",
 ]  # fmt: skip
 
 #: Ending of hidden folders; nothing else has it, so what has it is ours to remove.
@@ -37,8 +39,9 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # pathlib makes one slash of 
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path with the same name; move the file there to `path` on success, remove it on any failure.
 
-    A signal that raises (Ctrl-C) counts as a failure. A pipe or a device is written directly. A file that is replaced
-    keeps its permissions, and a symbolic link to it stays.
+    A signal that raises (Ctrl-C) counts as a failure. A pipe or a device is written directly; standard output
+    (``-``) gets the whole file on success. A file that is replaced keeps its permissions, and a symbolic link to it
+    stays.
 
     Raises
     ------
@@ -48,6 +51,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         A write failed, or `path` is a folder; ``filename`` is `path`.
     """
     path = Path(path)
+    if is_standard_output(path):
+        with tempfile.TemporaryDirectory(suffix=SUFFIX) as inside:
+            yield Path(inside, "stdout")
+            with printing(), Path(inside, "stdout").open("rb") as file:
+                sys.stdout.flush()
+                shutil.copyfileobj(file, sys.stdout.buffer)
+        return
     _check_file(path)
     if _is_special(path):
         with _named(lambda _: path):
@@ -130,22 +140,33 @@ def replacing_set(folder: str | os.PathLike[str]) -> Iterator[Path]:
         yield inside
 
 
+def is_standard_output(path: str | os.PathLike[str] | None) -> bool:
+    """Whether it is ``-``, which names standard output where one file is written."""
+    return path is not None and os.fspath(path) == "-"
+
+
 def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
     """Whether two names are those of one file that is there."""
+    if is_standard_output(one) or is_standard_output(other):
+        return False
     return os.path.isfile(one) and os.path.isfile(other) and os.path.samefile(one, other)
 
 
-def check_target(path: str | os.PathLike[str] | None, *, folder: bool = False) -> None:
+def check_target(
+    path: str | os.PathLike[str] | None, *, folder: bool = False, or_standard_output: bool = False
+) -> None:
     """Raise if no file (or folder) can be written to `path`, so that a command fails before hours of work.
 
     Raises
     ------
     ParameterError
-        It is a URL.
+        It is a URL, or ``-`` without `or_standard_output`.
     OSError
         It is a folder (or, for a folder, a file), or its parent is not writable; ``filename`` is `path`.
     """
     if path is None:
+        return
+    if or_standard_output and is_standard_output(path):
         return
     path = Path(path)
     if folder:
@@ -161,6 +182,8 @@ def check_target(path: str | os.PathLike[str] | None, *, folder: bool = False) -
 
 
 def _check_local(path: Path) -> None:
+    if is_standard_output(path):
+        raise ParameterError("output: expected the name of a file or folder, not - (standard output)")
     if url := _URL.match(str(path)):
         raise ParameterError(
             f"output: {url[1]}://{str(path)[url.end() :]} is a URL: write to a local folder and copy it there"

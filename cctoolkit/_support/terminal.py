@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .waiting import above_bars
@@ -19,7 +19,9 @@ from .words import plural, printable, printable_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Listing", "cell_text", "end_empty", "listing", "live", "note", "printing", "say", "show", "write"]
+__all__ = [
+    "Listing", "cell_text", "end_empty", "listing", "live", "note", "printing", "say", "say_beside", "show", "write",
+]  # fmt: skip
 
 #: Width of text on a pipe, in columns; tables take what they need there.
 _WIDE = 200
@@ -51,6 +53,11 @@ def printing() -> Iterator[None]:
 def note(text: object) -> None:
     """Print a line on standard error: an error, a warning, or other remarks."""
     above_bars(f"cct: {printable(text)}")
+
+
+def say_beside(output: object) -> Callable[[object], None]:
+    """The function that prints lines about a file that is written: :func:`note` if the file is standard output."""
+    return note if str(output) == "-" else say
 
 
 def end_empty(text: object) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._support.terminal import say
+from .._support.terminal import say, say_beside
 from .._support.words import plural
 from .options import CaptureArgument, end_without_packets, selecting
 
@@ -25,7 +25,8 @@ app.add_typer(synth, name="synth")
 _NewCapture = Annotated[
     Path,
     typer.Argument(
-        metavar="OUTPUT", help="The new file: .pcap or .pcapng, compressed with .gz, .zst or .xz."
+        metavar="OUTPUT",
+        help="The new file: .pcap or .pcapng, compressed with .gz, .zst or .xz; - is standard output (pcap).",
     ),
 ]
 
@@ -48,7 +49,7 @@ def filter_command(
     from .filtering import filter_capture
 
     n = filter_capture(capture, output, selection, snaplen=snaplen, tunnel=tunnel)
-    say(f"wrote {plural(n, 'packet')} to {output}")
+    say_beside(output)(f"wrote {plural(n, 'packet')} to {output}")
     if not n:
         end_without_packets(capture, selection)
 
@@ -84,4 +85,4 @@ def synth_mawi_command(
     """
     from .synth.mawi import synth_mawi
 
-    say(f"wrote {synth_mawi(output, packets, seed=seed)}")
+    say_beside(output)(f"wrote {synth_mawi(output, packets, seed=seed)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._support.atomic import check_target
+from .._support.atomic import check_target, is_standard_output
 from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
 from .._support.terminal import end_empty, listing, note, say, show
 from .._support.version import __version__
@@ -168,6 +168,7 @@ def add(
     """
     from .own_captures import add_captures, add_folder
 
+    check_target(dataset, folder=True)
     if Path(ingress).is_dir():
         for option, given in (("egress", egress), ("name", name), ("trust_taps", trust_taps)):
             if given:
@@ -352,6 +353,7 @@ def train(
             raise ParameterError(f"from: only scales can continue from a model, not {classifier}")
         _check_extra(torch=True)
         learnt_network(pretrained, "CCAClassifier", None)  # is it one?
+    check_target(checkpoint)
     check_target(output, folder=True)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ParameterError(f"output: {output} exists already")
@@ -449,7 +451,7 @@ def evaluate_command(
             "--output",
             "-o",
             metavar="DIR|FILE",
-            help="Folder for everything, or a .csv or .jsonl file for the scores.",
+            help="Folder for everything, or a .csv or .jsonl file for the scores; - is standard output.",
         ),
     ] = None,
 ) -> None:
@@ -473,7 +475,8 @@ def evaluate_command(
     from .reliability import calibration_error
     from .scoring import CROSSOVER, score
 
-    folder = None if output is None or format is not None or names_table(output) else output
+    one_table = format is not None or is_standard_output(output)
+    folder = None if output is None or one_table or names_table(output) else output
     check_target(folder, folder=True)
     if format is Format.parquet or (output is not None and output.suffix == ".parquet"):
         raise ParameterError("format: scores are csv or jsonl, not Parquet")
@@ -559,7 +562,7 @@ def add_cca(
     Examples: `cct add-cca aimd.py -o aimd`, `cct add-cca linux:mine -o mine --on uml --runs 1000`
     """
     data, model = output / "data", output / "model"
-    check_target(model, folder=True)
+    check_target(output, folder=True)
     if model.exists():
         raise ParameterError(f"output: {model} exists already")
     _check_extra(torch=True)

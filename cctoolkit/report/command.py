@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._support.atomic import check_target
-from .._support.terminal import listing, say, show
+from .._support.terminal import listing, say, say_beside, show
 from .._support.words import format_bytes, format_rate, format_time_ns
 from ..capture.options import CaptureArgument, TrustTapsOption, end_without_packets, selecting
 from ..errors import ParameterError
@@ -29,6 +29,11 @@ app = typer.Typer(rich_markup_mode="markdown")
 _SHOWN = 30
 _LISTED = "Number of flows to list."
 
+_PageOption = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="FILE", help="Where to write the page; - is standard output."),
+]
+
 
 class SortBy(StrEnum):
     bytes = "bytes"
@@ -43,9 +48,7 @@ def demo(
     name: Annotated[
         str, typer.Argument(metavar="[NAME]", help="Bundled capture; an unknown name lists them all.")
     ] = "bufferbloat",
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page.")
-    ] = Path("demo.html"),
+    output: _PageOption = Path("demo.html"),
 ) -> None:
     """Write the report of a capture that comes with the package: real Linux TCP, tapped before and after a queue.
 
@@ -54,15 +57,16 @@ def demo(
     from ..scenario.example import example_path
     from .page import report, summary_for_page
 
-    check_target(output)
+    check_target(output, or_standard_output=True)
     ingress, egress = (example_path(name, tap) for tap in ("ingress", "egress"))
     summary = summary_for_page(ingress, egress=egress)
     path = report(summary, output, title=f"cct demo: {name}")
+    say_so = say_beside(output)
     for finding in summary.findings():
-        say(f"• {finding.text}")
-    say(f"wrote {path}: open it in a browser")
-    say(f"On the terminal:      cct info {shlex.quote(str(ingress))}")
-    say("With your own:        cct report CAPTURE")
+        say_so(f"• {finding.text}")
+    say_so(f"wrote {path}: open it in a browser")
+    say_so(f"On the terminal:      cct info {shlex.quote(str(ingress))}")
+    say_so("With your own:        cct report CAPTURE")
 
 
 @app.command()
@@ -244,9 +248,7 @@ def report_command(
         str | None,
         typer.Option(help="Capture of the same traffic after the queue: adds queueing delay, loss and CBIQ."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Page to write.")] = Path(
-        "report.html"
-    ),
+    output: _PageOption = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     top: Annotated[int, typer.Option(help="Number of flows to draw, largest first.", min=1)] = 12,
     model: Annotated[str, typer.Option(help="Model that names congestion controls, or `none`.")] = "cca",
@@ -258,11 +260,11 @@ def report_command(
     """
     from .page import report, summary_for_page
 
-    check_target(output)
+    check_target(output, or_standard_output=True)
     summary = summary_for_page(
         capture, egress=egress, top=top, model=None if model == "none" else model,
         selection=selection, tunnel=tunnel, check_taps=not trust_taps,
     )  # fmt: skip
     if not summary.totals["packets"]:
         end_without_packets(capture, selection)
-    say(f"wrote {report(summary, output, title=title)}")
+    say_beside(output)(f"wrote {report(summary, output, title=title)}")

@@ -425,7 +425,7 @@ def check_run_target(path: Path) -> None:
     Raises
     ------
     ParameterError
-        `path` is a URL, or holds something other than a saved run.
+        `path` is a URL or ``-``, or holds something other than a saved run.
     OSError
         As for :func:`cctoolkit._support.atomic.check_target`.
     """

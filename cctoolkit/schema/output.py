@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._support.atomic import check_target, replacing
+from .._support.atomic import check_target, is_standard_output, replacing
 from .._support.csv import write_csv
 from .._support.terminal import printing
 from .._support.version import __version__
@@ -42,7 +42,12 @@ FormatOption = Annotated[
 ]
 OutputFileOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to a .csv, .jsonl or .parquet file."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to a .csv, .jsonl or .parquet file; - is standard output.",
+    ),
 ]
 
 _SUFFIXES = {".csv": Format.csv, ".jsonl": Format.jsonl, ".ndjson": Format.jsonl, ".parquet": Format.parquet}
@@ -66,7 +71,7 @@ class TableOutput:
     format : Format, optional
         By default the suffix of `path` decides; without a path it is a table for the terminal.
     path : path, optional
-        Standard output by default.
+        Standard output, also named ``-``, by default.
     table : str
         The name in :data:`cctoolkit.schema.TABLES`, for Parquet.
     provenance : dict
@@ -81,6 +86,8 @@ class TableOutput:
     def __init__(
         self, format: Format | None, path: Path | None, table: str, provenance: dict[str, Any] | None = None
     ) -> None:
+        if is_standard_output(path) and format is not Format.parquet:
+            path = None
         if format is None and path is not None:
             if not names_table(path):
                 raise ParameterError(
@@ -90,7 +97,9 @@ class TableOutput:
         self.format = format or Format.table
         self.path = path
         if self.format is Format.parquet and path is None:
-            raise ParameterError("format: parquet needs a file (-o FILE.parquet)")
+            raise ParameterError(
+                "format: parquet needs a file (-o FILE.parquet, or -o - for standard output)"
+            )
         if self.format is Format.table and path is not None:
             raise ParameterError("format: table is for the terminal; write csv, jsonl or parquet to a file")
         self._table = table
@@ -102,7 +111,7 @@ class TableOutput:
         self._file: IO[str] = sys.stdout
 
     def __enter__(self) -> TableOutput:
-        check_target(self.path)
+        check_target(self.path, or_standard_output=True)
         if self.path is not None and self.format is not Format.parquet:
             with ExitStack() as stack:
                 tmp = stack.enter_context(replacing(self.path))

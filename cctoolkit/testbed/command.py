@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from .._support.atomic import check_target
 from .._support.options import SampleOption
 from .._support.terminal import listing, say, show
 from .._support.words import plural
@@ -66,6 +67,7 @@ def run_command(
     if not single.name:
         single = single.replace({"name": scenario.stem})
     output = output or Path(scenario.stem)
+    check_target(output, folder=True)
     done = run_testbed(
         single,
         output,
@@ -101,6 +103,7 @@ def sweep_command(
     from .sweep import run_testbed_sweep
 
     output = output or Path(scenario.stem)
+    check_target(output, folder=True)
     table = run_testbed_sweep(
         read_sweep(scenario),
         output,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..._support.atomic import check_target
 from ..._support.terminal import Listing, live, note, say, show
 from ..._support.words import format_bytes
 from ...errors import ParameterError
@@ -65,6 +66,7 @@ def follow(
     """
     if format not in (None, Format.table, Format.jsonl):
         raise ParameterError(f"format: {format.value} must be table or jsonl (slots go to -o FILE)")
+    check_target(output)  # standard output shows the flows
     keys = [_flow_key(text) for text in flows]
     failed: CollectorError | None = None
     with ExitStack() as stack:
