@@ -1,7 +1,7 @@
 """``cct``: mounts the commands of each package, and reports an error in one line.
 
 Exit status: 0 done; 1 bad input, one line on standard error says what and where (no line if the reader of standard
-output has gone); 2 wrong usage; 130 interrupted.
+output has gone); 2 wrong usage, found before anything is read (a value that ``--help`` rules out); 130 interrupted.
 """
 
 from __future__ import annotations

@@ -207,6 +207,53 @@ def test_a_wrong_option_is_one_line(run, arguments: tuple[object, ...], message:
     assert message in err and "\x1b" not in err
 
 
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_every_number_is_finite(run, number: str) -> None:
+    for words, command in commands().items():
+        for name, of in parameters(command).items():
+            if of["type"] in ("float", "list[float]"):
+                needed: list[object] = []
+                for p in command.params:
+                    if p.required:
+                        needed += [p.opts[0], "out"] if p.param_type_name == "option" else [RENO]
+                status, out, err = run(*words.split(), *needed, name.split()[0], number)
+                assert (status, out) == (2, ""), (words, name)
+                assert name.split()[0] in err and err.count("\n") == 1
+
+
+def test_numbers_have_a_range() -> None:
+    """What no capture, link or run can have is wrong usage, named by its option, with the range in --help."""
+    any_whole_or_time = ("--flow", "--start", "--stop")
+    for words, command in commands().items():
+        annotations = (
+            inspect.signature(command.callback, eval_str=True).parameters if command.callback else {}
+        )
+        for p in command.params:
+            known = annotations.get(p.name)
+            if known and type_name(known.annotation).removeprefix("list[").rstrip("]") in ("int", "float"):
+                (about,) = typing.get_args(known.annotation)[1:]
+                assert about.min is not None or p.opts[0] in any_whole_or_time, (words, p.opts)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info", RENO, "--host", "10.0.0.1", "--host", "10.0.0.2"),
+        ("filter", RENO, "new.pcap", "--port", "80", "--start", "1", "--port", "443"),
+        ("experiment", "codel", "--seeds", "1", "--seeds", "2", "-o", "out"),
+    ],
+)
+def test_one_value_is_given_once(run, arguments: tuple[object, ...]) -> None:
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert "more than once" in err and any(str(word) in err for word in arguments if str(word)[:2] == "--")
+
+
+def test_flags_and_lists_are_given_as_often_as_one_likes(run) -> None:
+    status, out, _ = run("rtt", RENO, "--flow", "0", "--flow", "1", "--karn", "--no-karn", "-f", "csv")
+    assert status == 0 and out == run("rtt", RENO, "--no-karn", "-f", "csv")[1]
+
+
 def test_without_a_command_there_is_help(run) -> None:
     for words in ((), ("fetch",), ("testbed",)):
         status, out, err = run(*words)

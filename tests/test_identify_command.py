@@ -215,7 +215,6 @@ def test_too_many_flows_at_once_are_refused_with_what_to_do(run, seer: Path, mon
         (("nowhere.pcap",), "nowhere.pcap"),
         ((MIXED, "--window-ms", "50"), "the shortest seer was trained on are 100 ms"),
         ((MIXED, "--window-ms", "0.3"), "window_ms: 0.3"),
-        ((MIXED, "--seconds", "-1"), "seconds: -1.0"),
         ((MIXED, "-o", "ccas.txt"), "must end in"),
     ],
 )

@@ -301,6 +301,9 @@ def test_wrong_arguments() -> None:
     with CaptureCollector(BEFORE) as collector:
         with pytest.raises(ParameterError, match="period_ms"):
             next(watch(collector, period_ms=0))
+        for mbps in (0.0, 1e308, float("nan")):
+            with pytest.raises(ParameterError, match="heavy_mbps"):
+                next(watch(collector, heavy_mbps=mbps))
         with pytest.raises(ParameterError, match="fill"):
             next(watch(collector, fill="forward"))
         with pytest.raises(ParameterError, match="no such flow"):
@@ -405,3 +408,9 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, number: int) -> No
     assert process.wait(20) == 0
     process.stdout.close()
     assert len(pd.read_csv(path)) > 100
+
+
+@pytest.mark.parametrize("speed", [0.0, 1e-300, float("inf"), float("nan")])
+def test_a_speed_is_a_number(speed: float) -> None:
+    with pytest.raises(ParameterError, match="speed"):
+        CaptureCollector(BEFORE, speed=speed)

@@ -1,4 +1,4 @@
-"""Options shared by commands of several packages, each declared once.
+"""What the commands of all packages share: how their options are read, and options of several of them.
 
 Options that select packets are in :mod:`cctoolkit.capture.options`, those for output tables in
 :mod:`cctoolkit.schema.output`.
@@ -6,14 +6,18 @@ Options that select packets are in :mod:`cctoolkit.capture.options`, those for o
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ..errors import ParameterError
+from .ranges import LEAST_MS
 
 __all__ = [
+    "CommandGroup",
     "Fill",
     "FillOption",
     "ModelArgument",
@@ -24,6 +28,51 @@ __all__ = [
     "WorkersOption",
     "parse_sampling",
 ]
+
+
+class _Command(TyperCommand):
+    """A command that refuses what typer accepts: one value given twice (the last would count), NaN and infinity."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Make typer's parser, and refuse what is given twice."""
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            values, rest, order = parse(args)
+            for param in order:
+                takes_one = param.param_type_name == "option" and not (param.multiple or param.is_flag)
+                if takes_one and order.count(param) > 1 and not ctx.resilient_parsing:
+                    raise _bad("given more than once, but it takes one value", ctx, param)
+            return values, rest, order
+
+        parser.parse_args = parse_once
+        return parser
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse as typer does, and refuse numbers that are not finite."""
+        rest = super().parse_args(ctx, args)
+        for param in self.params:
+            given = ctx.params.get(param.name)
+            for value in given if isinstance(given, list | tuple) else [given]:
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise _bad(f"{value} is not a finite number", ctx, param)
+        return rest
+
+
+def _bad(what: str, ctx: Any, param: Any) -> Exception:
+    return typer.BadParameter(what, ctx=ctx, param=param)
+
+
+class CommandGroup(typer.Typer):
+    """The commands of a package, or a group of them; options are those of :class:`typer.Typer`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"rich_markup_mode": "markdown"} | options)
+
+    def command(self, name: str | None = None, **options: Any) -> Any:
+        """As :meth:`typer.Typer.command`, with stricter options."""
+        return super().command(name, **{"cls": _Command} | options)
 
 
 class Fill(StrEnum):
@@ -43,7 +92,7 @@ SamplingOption = Annotated[
 _MODEL = "Name of a bundled model, or a folder made by `cct train`."
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=_MODEL)]
 ModelOption = Annotated[str | None, typer.Option(help=_MODEL, show_default="cca")]
-SlotMsOption = Annotated[float, typer.Option(help="Slot length in ms.")]
+SlotMsOption = Annotated[float, typer.Option(help="Slot length in ms.", min=LEAST_MS)]
 WorkersOption = Annotated[
     int | None, typer.Option(help="Number of processes.", show_default="one per core", min=1)
 ]

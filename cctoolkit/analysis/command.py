@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._support.options import Fill, FillOption, SamplingOption, SlotMsOption, parse_sampling
+from .._support.options import CommandGroup, Fill, FillOption, SamplingOption, SlotMsOption, parse_sampling
 from .._support.terminal import end_empty, listing, show
 from .._support.words import endpoint
 from ..capture.options import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = CommandGroup()
 
 
 class RttMethod(StrEnum):
@@ -119,7 +119,7 @@ def slots(
     slot_ms: SlotMsOption = 1.0,
     sampling: SamplingOption = "all",
     fill: FillOption = Fill.backward,
-    seed: Annotated[int, typer.Option(help="Seed for random sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for random sampling.", min=0)] = 0,
     trust_taps: TrustTapsOption = False,
     format: FormatOption = None,
     output: OutputFileOption = None,

@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
+from .._support.options import CommandGroup
+from .._support.ranges import LEAST_MS
 from .._support.terminal import note, say
 from ..capture.options import Tunnel, TunnelOption
 from ..errors import ParameterError
 
 __all__ = ["app", "parse_bytes"]
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = CommandGroup()
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
@@ -48,7 +50,9 @@ def batch(
     ] = None,
     slot_ms: Annotated[
         float | None,
-        typer.Option(help="Slot length for long flows, in ms.", show_default="100, or the model's"),
+        typer.Option(
+            help="Slot length for long flows, in ms.", show_default="100, or the model's", min=LEAST_MS
+        ),
     ] = None,
     long: Annotated[
         int,

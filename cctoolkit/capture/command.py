@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._support.options import CommandGroup
+from .._support.ranges import MOST_FRAME_BYTES
 from .._support.terminal import say, say_beside
 from .._support.words import plural
 from .options import CaptureArgument, end_without_packets, selecting
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode="markdown")
-fetch = typer.Typer(no_args_is_help=True, help="Download captures.")
-synth = typer.Typer(no_args_is_help=True, help="Make synthetic captures.")
+app = CommandGroup()
+fetch = CommandGroup(no_args_is_help=True, help="Download captures.")
+synth = CommandGroup(no_args_is_help=True, help="Make synthetic captures.")
 app.add_typer(fetch, name="fetch")
 app.add_typer(synth, name="synth")
 
@@ -38,7 +40,9 @@ def filter_command(
     selection: Selection,
     tunnel: str,
     output: _NewCapture,
-    snaplen: Annotated[int | None, typer.Option(help="Cut packets to this many bytes.", min=1)] = None,
+    snaplen: Annotated[
+        int | None, typer.Option(help="Cut packets to this many bytes.", min=1, max=MOST_FRAME_BYTES)
+    ] = None,
 ) -> None:
     """Copy the selected packets, byte for byte, into a new capture.
 
@@ -77,7 +81,7 @@ def fetch_mawi_command(
 def synth_mawi_command(
     output: _NewCapture,
     packets: Annotated[int, typer.Option("--packets", "-n", help="Number of packets.", min=1)] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same bytes.", min=0)] = 0,
 ) -> None:
     """Make a synthetic capture that resembles a day of MAWI, for benchmarks or when no real one is at hand.
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 import typer
 
 from .._support.atomic import is_same_file
+from .._support.ranges import MOST_PORT
 from .._support.terminal import end_empty
 from ..errors import ParameterError
 
@@ -68,7 +69,9 @@ def _selection(
     host: Annotated[
         str | None, typer.Option(help="Address or network at either end.", rich_help_panel=_PANEL)
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port at either end.", rich_help_panel=_PANEL)] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port at either end.", min=0, max=MOST_PORT, rich_help_panel=_PANEL)
+    ] = None,
     protocol: Annotated[
         str | None, typer.Option(help="Protocol: tcp, udp, icmp, … or a number.", rich_help_panel=_PANEL)
     ] = None,

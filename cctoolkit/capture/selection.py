@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._support.arguments import number
+from .._support.ranges import MOST_PORT
 from ..errors import ParameterError
 from .keys import FlowKeys
 from .protocols import protocol_number
@@ -85,8 +86,8 @@ class Selection:
             _network(self.host)
         if self.protocol is not None:
             protocol_number(self.protocol)
-        if self.port is not None and not 0 <= self.port <= 65535:
-            raise ParameterError(f"port: {self.port} must be between 0 and 65535")
+        if self.port is not None and not 0 <= self.port <= MOST_PORT:
+            raise ParameterError(f"port: {self.port} must be between 0 and {MOST_PORT}")
         for name in ("start_s", "stop_s"):
             if (time_s := getattr(self, name)) is not None:
                 number(name, time_s, low=-_MOST_S, high=_MOST_S)

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from .._support.options import CommandGroup
 from .._support.terminal import say
 from . import EXPERIMENTS, experiment
 
@@ -29,13 +30,13 @@ class _Experiments(TyperGroup):
         def command(**options: Any) -> None:
             say(f"wrote {run(**options) / 'summary.md'}")
 
-        one = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        one = CommandGroup(add_completion=False)
         one.command(cmd_name, help=EXPERIMENTS[cmd_name])(command)
         return typer.main.get_command(one)
 
 
-app = typer.Typer(rich_markup_mode="markdown")
-group = typer.Typer(
+app = CommandGroup()
+group = CommandGroup(
     cls=_Experiments,
     no_args_is_help=True,
     help="Run an experiment from a paper and write a folder of tables and figures.",

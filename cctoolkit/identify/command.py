@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._support.atomic import check_target, is_standard_output
-from .._support.options import ModelArgument, ModelOption, SlotMsOption, WorkersOption
+from .._support.options import CommandGroup, ModelArgument, ModelOption, SlotMsOption, WorkersOption
+from .._support.ranges import LEAST_MS, LEAST_S
 from .._support.terminal import end_empty, listing, note, say, show
 from .._support.version import __version__
 from .._support.words import did_you_mean, format_probability, plural, printable
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "groups"]
 
-app = typer.Typer(rich_markup_mode="markdown")
-dataset = typer.Typer(
+app = CommandGroup()
+dataset = CommandGroup(
     no_args_is_help=True, help="Build datasets: slots of labelled flows, to train and test classifiers on."
 )
 app.add_typer(dataset, name="dataset")
-benchmark = typer.Typer(
+benchmark = CommandGroup(
     no_args_is_help=True, help="Compare ways to name congestion controls on fixed settings."
 )
 app.add_typer(benchmark, name="benchmark")
@@ -59,7 +60,7 @@ _Ccas = Annotated[
 ]
 _WindowMs = Annotated[
     list[float] | None,
-    typer.Option("--window-ms", metavar="MS", help="Window length (repeatable)."),
+    typer.Option("--window-ms", metavar="MS", help="Window length (repeatable).", min=LEAST_MS),
 ]
 _On = Annotated[
     str,
@@ -153,7 +154,8 @@ def add(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run.", show_default="the capture's")] = None,
     slot_ms: Annotated[
-        float | None, typer.Option(help="Slot length of a new dataset, in ms.", show_default="1")
+        float | None,
+        typer.Option(help="Slot length of a new dataset, in ms.", show_default="1", min=LEAST_MS),
     ] = None,
     tunnel: TunnelOption = Tunnel.outer,
     trust_taps: TrustTapsOption = False,
@@ -301,7 +303,9 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed for the split, the windows and the training.", min=0)] = 0,
     per_flow: _PerFlow = 4,
-    test_share: Annotated[float, typer.Option(help="Share of the runs held out to test on.")] = 0.3,
+    test_share: Annotated[
+        float, typer.Option(help="Share of the runs held out to test on.", min=0.0, max=1.0)
+    ] = 0.3,
     split_by: Annotated[
         str | None,
         typer.Option(
@@ -674,7 +678,7 @@ def classify_command(
     model: ModelOption = None,
     window_ms: Annotated[
         float | None,
-        typer.Option(metavar="MS", help="Window length.", show_default="the longest that fits"),
+        typer.Option(metavar="MS", help="Window length.", show_default="the longest that fits", min=LEAST_MS),
     ] = None,
     min_bytes: Annotated[
         int,
@@ -683,7 +687,7 @@ def classify_command(
         ),
     ] = 1_000_000,
     seconds: Annotated[
-        float, typer.Option(metavar="S", help="Use this much of each flow, from its start.")
+        float, typer.Option(metavar="S", help="Use this much of each flow, from its start.", min=LEAST_S)
     ] = 60.0,
     trust_taps: TrustTapsOption = False,
     format: FormatOption = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._support.atomic import check_target
+from .._support.options import CommandGroup
 from .._support.terminal import listing, say, say_beside, show
 from .._support.words import format_bytes, format_rate, format_time_ns
 from ..capture.options import CaptureArgument, TrustTapsOption, end_without_packets, selecting
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = CommandGroup()
 
 #: Number of flows that a terminal shows by default.
 _SHOWN = 30

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._support.options import CommandGroup
+from .._support.ranges import LEAST_MBPS, LEAST_MS, LEAST_S, MOST_MBPS
 from .._support.terminal import listing, note, say, show, write
 from .._support.words import format_bytes, plural
 from ..capture.options import CaptureArgument, end_without_packets, selecting
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = CommandGroup()
 
 _SHOWN = 30
 #: A longer capture than this, two weeks, may be one with a wrong timestamp.
@@ -51,7 +53,11 @@ def separate(
     rate: Annotated[
         float | None,
         typer.Option(
-            metavar="MBPS", help="Rate of the link.", show_default="the busiest second of a direction"
+            metavar="MBPS",
+            help="Rate of the link.",
+            show_default="the busiest second of a direction",
+            min=LEAST_MBPS,
+            max=MOST_MBPS,
         ),
     ] = None,
     long: Annotated[
@@ -59,11 +65,13 @@ def separate(
     ] = 10_000_000,
     interval: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Repeat the decision at this interval; show what changes."),
+        typer.Option(
+            metavar="S", help="Repeat the decision at this interval; show what changes.", min=LEAST_S
+        ),
     ] = None,
     latency_threshold: Annotated[
         float | None,
-        typer.Option(metavar="MS", help="Isolate flows that delay others by more than this."),
+        typer.Option(metavar="MS", help="Isolate flows that delay others by more than this.", min=LEAST_MS),
     ] = None,
     guard: Annotated[
         bool, typer.Option("--guard", help="Separate only where it can help (not in the paper).")
@@ -74,7 +82,8 @@ def separate(
     interface: Annotated[str | None, typer.Option(help="Router interface with the queues.")] = None,
     ingress: Annotated[str | None, typer.Option(help="Router interface where flows enter (junos).")] = None,
     udp_limit: Annotated[
-        float | None, typer.Option(metavar="MBPS", help="Hard limit for all UDP together.")
+        float | None,
+        typer.Option(metavar="MBPS", help="Hard limit for all UDP together.", min=LEAST_MBPS, max=MOST_MBPS),
     ] = None,
     rules: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rules to this file.")] = None,
     format: FormatOption = None,

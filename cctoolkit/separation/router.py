@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._support import arguments
 from .._support.documents import read_file
+from .._support.ranges import MOST_MBPS
 from ..errors import CCToolkitError, ParameterError
 
 if TYPE_CHECKING:
@@ -358,8 +360,8 @@ class Router:
         import jinja2.sandbox
 
         for name, value in (("rate_mbps", rate_mbps), ("udp_limit_mbps", udp_limit_mbps)):
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ParameterError(f"{name}: {value!r} must be positive")
+            if value is not None:
+                arguments.number(name, value, above=0.0, high=MOST_MBPS)
         file, self.most_queues, names = KINDS[kind] if isinstance(kind, str) and kind in KINDS else _OTHER
         path = _templates() / file if file else Path(kind)
         if not path.is_file():

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from .._support.atomic import check_target
-from .._support.options import SampleOption, WorkersOption
+from .._support.options import CommandGroup, SampleOption, WorkersOption
 from .._support.terminal import listing, say, show
 from .._support.words import plural
 from ..errors import ParameterError
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = CommandGroup()
 
 
 @app.command("simulate")

@@ -9,15 +9,16 @@ from typing import Annotated
 import typer
 
 from .._support.atomic import check_target
-from .._support.options import SampleOption
+from .._support.options import CommandGroup, SampleOption
+from .._support.ranges import LEAST_SNAPLEN, MOST_FRAME_BYTES
 from .._support.terminal import listing, say, show
 from .._support.words import plural
 from ..errors import ParameterError
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode="markdown")
-testbed = typer.Typer(no_args_is_help=True, help="Run scenarios on real Linux TCP.")
+app = CommandGroup()
+testbed = CommandGroup(no_args_is_help=True, help="Run scenarios on real Linux TCP.")
 app.add_typer(testbed, name="testbed")
 
 _Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A .toml file.")]
@@ -37,7 +38,9 @@ _Backend = Annotated[
         help="`uml` (virtual time, no root), `netns` (this machine's kernel, real time, root) or `mininet`."
     ),
 ]
-_Snaplen = Annotated[int, typer.Option(help="Bytes to keep of each captured packet.")]
+_Snaplen = Annotated[
+    int, typer.Option(help="Bytes to keep of each captured packet.", min=LEAST_SNAPLEN, max=MOST_FRAME_BYTES)
+]
 
 
 @testbed.command("run")

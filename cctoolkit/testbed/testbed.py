@@ -10,10 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._support.arguments import number
+from .._support.ranges import LEAST_SNAPLEN, MOST_FRAME_BYTES
 from .._support.waiting import progress_bar
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Scenario
 from ..scenario.run import Run, load_run, replacing_directory
+from ..scenario.scenario import LONG
 from .collect import collect
 from .control import Steering
 from .netns import Switch
@@ -97,12 +100,11 @@ def run_testbed(
     >>> run = cct.run_testbed(scenario, "codel")  # doctest: +SKIP
     >>> run.summary()["mean_delay_ms"]  # doctest: +SKIP
     """
-    if not sample_s > 0:
-        raise ParameterError(f"sample_s: {sample_s!r} must be positive")
-    if not 64 <= snaplen <= 262144:
-        raise ParameterError(f"snaplen: {snaplen!r} must be between 64 and 262144")
-    if control is not None and not control_s > 0:
-        raise ParameterError(f"control_s: {control_s!r} must be positive")
+    number("sample_s", sample_s, above=0.0, high=LONG)
+    if not LEAST_SNAPLEN <= snaplen <= MOST_FRAME_BYTES:
+        raise ParameterError(f"snaplen: {snaplen!r} must be between {LEAST_SNAPLEN} and {MOST_FRAME_BYTES}")
+    if control is not None:
+        number("control_s", control_s, above=0.0, high=LONG)
     recording = TapSettings(
         sample_ns=max(round(sample_s * 1e9), 1),
         snaplen=snaplen,

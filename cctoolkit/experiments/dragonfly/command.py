@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..._support.options import WorkersOption
+from ..._support.ranges import LEAST_MS
 from ...errors import ParameterError
 from ..folder import Folder
 from ..options import OutputOption
@@ -49,7 +50,9 @@ def run(
     ] = None,
     windows_ms: Annotated[
         list[float] | None,
-        typer.Option("--window-ms", help="Window length, ms (repeatable) [default: 100, 1000, 10000]."),
+        typer.Option(
+            "--window-ms", help="Window length, ms (repeatable) [default: 100, 1000, 10000].", min=LEAST_MS
+        ),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs of training [default: 30; full: 100].", min=1)
@@ -63,7 +66,8 @@ def run(
     learning_rate: Annotated[
         float | None,
         typer.Option(
-            help="Learning rate of Dragonfly and DeePCCI [default: 1e-3; full: as published, 1e-4 and 1e-3]."
+            help="Learning rate of Dragonfly and DeePCCI [default: 1e-3; full: as published, 1e-4 and 1e-3].",
+            min=1e-9,
         ),
     ] = None,
     longest: Annotated[

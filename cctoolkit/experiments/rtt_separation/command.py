@@ -24,7 +24,9 @@ def run(
         list[int] | None,
         typer.Option(
             help="1 to 6, 7 (scaling), 8 (what test 4 depends on), 9 (when separation pays), 10 (the authors' "
-            "bundles) or 11 (test 3 with other buffers) (repeatable) [default: all]."
+            "bundles) or 11 (test 3 with other buffers) (repeatable) [default: all].",
+            min=1,
+            max=11,
         ),
     ] = None,
     fast: Annotated[

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..._support.options import Fill, FillOption, ModelOption, SamplingOption, SlotMsOption, parse_sampling
+from ..._support.options import (
+    CommandGroup,
+    Fill,
+    FillOption,
+    ModelOption,
+    SamplingOption,
+    SlotMsOption,
+    parse_sampling,
+)
+from ..._support.ranges import LEAST_MBPS, LEAST_MS, LEAST_S, LEAST_SPEED, MOST_MBPS, MOST_SPEED
 from ...capture.options import TrustTapsOption
 from ...errors import ParameterError
 from ...schema.output import Format, command_provenance
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = CommandGroup()
 
 
 @app.command()
@@ -44,6 +53,8 @@ def live(
         typer.Option(
             help="Replay a capture at this multiple of its original speed.",
             show_default="as fast as possible",
+            min=LEAST_SPEED,
+            max=MOST_SPEED,
         ),
     ] = None,
     flow: Annotated[
@@ -53,17 +64,24 @@ def live(
     heavy: Annotated[
         int, typer.Option(help="Also monitor this many of the heaviest flows.", min=0, max=1_000_000)
     ] = 16,
-    heavy_mbps: Annotated[float, typer.Option(metavar="MBPS", help="Rate that makes a flow heavy.")] = 1.0,
+    heavy_mbps: Annotated[
+        float,
+        typer.Option(metavar="MBPS", help="Rate that makes a flow heavy.", min=LEAST_MBPS, max=MOST_MBPS),
+    ] = 1.0,
     slot_ms: SlotMsOption = 1.0,
     sampling: SamplingOption = "all",
     fill: FillOption = Fill.backward,
-    every: Annotated[float, typer.Option(metavar="MS", help="Interval at which slots are built.")] = 100.0,
+    every: Annotated[
+        float, typer.Option(metavar="MS", help="Interval at which slots are built.", min=LEAST_MS)
+    ] = 100.0,
     report_every: Annotated[
-        float, typer.Option(metavar="S", help="Interval at which flows are reported.")
+        float, typer.Option(metavar="S", help="Interval at which flows are reported.", min=LEAST_S)
     ] = 1.0,
     duration: Annotated[
         float | None,
-        typer.Option("--duration", metavar="S", help="Stop after this time.", show_default="until Ctrl-C"),
+        typer.Option(
+            "--duration", metavar="S", help="Stop after this time.", show_default="until Ctrl-C", min=LEAST_S
+        ),
     ] = None,
     hook: Annotated[
         str,

@@ -7,7 +7,8 @@ import time
 
 import numpy as np
 
-from ..._support.arguments import positive_ns
+from ..._support.arguments import number, positive_ns
+from ..._support.ranges import LEAST_SPEED, MOST_SPEED
 from ...analysis.slots import CELL, SlotTable
 from ...analysis.tap_comparison import compare_taps
 from ...capture.model import Capture
@@ -69,8 +70,8 @@ class CaptureCollector:
         speed: float | None = None,
         check_taps: bool = True,
     ) -> None:
-        if speed is not None and speed <= 0:
-            raise ParameterError("speed: must be positive")
+        if speed is not None:
+            number("speed", speed, low=LEAST_SPEED, high=MOST_SPEED)
         self.slot_ns = positive_ns(slot_ms, 1e6, "slot_ms")
         self.sampled = sampling not in ("all", 1)
         self.has_egress = egress is not None

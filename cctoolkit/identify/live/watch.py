@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..._support.arguments import positive_ns
+from ..._support import arguments
+from ..._support.ranges import MOST_MBPS
 from ...errors import ParameterError
 from .collector import Collector, FlowKey
 from .naming import Naming, SlotClassifier
@@ -131,15 +132,15 @@ def watch(
     0  10.1.0.10  40000      1.7
     1  10.1.0.11  40001      6.1
     """
-    period_ns = positive_ns(period_ms, 1e6, "period_ms")
-    report_ns = positive_ns(report_s, 1e9, "report_s")
+    period_ns = arguments.positive_ns(period_ms, 1e6, "period_ms")
+    report_ns = arguments.positive_ns(report_s, 1e9, "report_s")
     if fill not in ("backward", "interpolate"):
         raise ParameterError(f"fill: {fill!r} is neither 'backward' nor 'interpolate'")
-    if heavy < 0 or heavy_mbps <= 0:
-        raise ParameterError("heavy and heavy_mbps must be positive (heavy may be 0: none)")
+    heavy = arguments.whole("heavy", heavy)
+    arguments.number("heavy_mbps", heavy_mbps, above=0.0, high=MOST_MBPS)
     least_bytes = max(round(heavy_mbps * 1e6 / 8 * report_s), 1) if heavy else 0
     start_ns = collector.now_ns
-    end_ns = None if duration_s is None else start_ns + positive_ns(duration_s, 1e9, "duration_s")
+    end_ns = None if duration_s is None else start_ns + arguments.positive_ns(duration_s, 1e9, "duration_s")
     first_slot = start_ns // collector.slot_ns
     stream = SlotStream(
         first_slot,
