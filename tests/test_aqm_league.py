@@ -90,8 +90,9 @@ class DropsTcp(cct.aqm.Aqm):
 
 @pytest.mark.parametrize("aqm", [DropsArrivals, DropsDepartures, DropsTcp])
 def test_an_aqm_that_sends_nothing_scores_zero_with_a_note(aqm):
-    with pytest.warns(UserWarning, match=rf"'{aqm.name}' scores 0 in 'two flows'.*dropped"):
+    with pytest.warns(UserWarning, match=rf"'{aqm.name}' scores 0 in 'two flows'.*dropped") as warned:
         found = league([aqm, "codel"], SHORT, seeds=1)
+    assert warned[0].filename == __file__
     assert found.score[0] == 0 < found.score[1]
     assert found.drop_share[0] > 0
     sends = aqm is DropsTcp

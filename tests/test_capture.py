@@ -946,10 +946,30 @@ def test_a_wrong_checksum_keeps_nearly_everything(plain: bytes) -> None:
     assert "checksum" in notes[0]
 
 
-def test_garbage_behind_a_member(plain: bytes) -> None:
-    cap, notes = read(io.BytesIO(gzip.compress(plain) + b"garbage"))
+@pytest.mark.parametrize("garbage", [b"x", b"garbage", b"\0\0garbage", bytes(range(100, 200)) * 10_000])
+@pytest.mark.parametrize("compression", ["gz", "xz", "zstd"])
+def test_garbage_behind_a_member(plain: bytes, compression: str, garbage: bytes) -> None:
+    cap, notes = read(io.BytesIO(COMPRESS[compression](plain) + garbage))
     assert cap.meta.frames == 5000
-    assert "gz data is damaged" in notes[0]
+    assert f"trailing garbage behind the {compression} data is ignored" in notes[0]
+
+
+def test_a_member_that_is_cut_is_no_garbage(plain: bytes) -> None:
+    packed = gzip.compress(plain)
+    for n in (1, 2, 9):
+        cap, notes = read(io.BytesIO(packed + packed[:n]))
+        assert cap.meta.frames >= 5000 and "ends before its end marker" in notes[0]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_warning_names_the_line_that_reads(plain: bytes, tmp_path: Path, ahead: bool) -> None:
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(plain[:-7])
+    with pytest.warns(TruncatedCaptureWarning) as warned:
+        for _ in cct.iter_capture(path, 1000, ahead=ahead):
+            pass
+        cct.read_capture(path)
+    assert [w.filename for w in warned] == [__file__] * 2
 
 
 # ---- Bounds ----------------------------------------------------------------------------------------------------------

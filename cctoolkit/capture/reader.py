@@ -380,8 +380,11 @@ def _parts(
     tunnel: str,
     flow_timeout_s: float | None,
     frame_numbers: bool,
-) -> Generator[Capture, None, None]:
-    """Yield parts of `packets` rows (the last has fewer), or a single part if that is None; at least one part."""
+) -> Generator[tuple[Capture, str | None], None, None]:
+    """Yield parts of `packets` rows (the last has fewer), or a single part if that is None; at least one part.
+
+    With each comes what to warn of: a warning names the line of the caller, which another thread does not know.
+    """
     if tunnel not in ("outer", "inner"):
         raise ParameterError(f"tunnel: {tunnel!r} must be 'outer' or 'inner'")
     if flow_timeout_s is not None and not flow_timeout_s > 0:
@@ -412,9 +415,8 @@ def _parts(
                 progress(item.fraction, item.seen)
                 unused.append(item)
                 continue
-            if item.damage is not None:
-                _note_damage(item)
-            yield rows.capture(item.meta, flows)
+            warning = None if item.damage is None else _note_damage(item)
+            yield rows.capture(item.meta, flows), warning
             flows.next_part()
             rows = _Rows(frame_numbers, packets)
 
@@ -475,16 +477,18 @@ def _ahead(
     yield from items
 
 
-def _note_damage(end: _PartEnd) -> None:
-    """Note and warn that the file is truncated or damaged; the complete frames before are kept."""
+def _note_damage(end: _PartEnd) -> str:
+    """Note that the file is truncated or damaged; the complete frames before are kept. Returns what to warn of."""
     what = f"at byte {end.position} ({end.damage}); the {end.frames} complete frames before are kept"
     end.meta.truncated = True
     end.meta.notes.append(f"{DAMAGE_NOTE} {what}")
-    warnings.warn(
-        f"{end.meta.path}: byte {end.position}: {end.damage}; the {end.frames} complete frames before are kept",
-        TruncatedCaptureWarning,
-        stacklevel=4,
-    )
+    return f"{end.meta.path}: byte {end.position}: {end.damage}; the {end.frames} complete frames before are kept"
+
+
+def _warn(warning: str | None) -> None:
+    """Warn in the line that called the caller of this."""
+    if warning is not None:
+        warnings.warn(warning, TruncatedCaptureWarning, stacklevel=3)
 
 
 def iter_frames(path: str | os.PathLike[str] | IO[bytes]) -> Iterator[Frames]:
@@ -562,7 +566,8 @@ def read_capture(
     0   10.1.0.10   5001         3726         2214
     7   10.1.0.12   5001          840          563
     """
-    (capture,) = _parts(path, None, tunnel, flow_timeout_s, frame_numbers)
+    ((capture, warning),) = _parts(path, None, tunnel, flow_timeout_s, frame_numbers)
+    _warn(warning)
     return capture
 
 
@@ -608,21 +613,16 @@ def iter_capture(
     >>> [len(part) for part in cct.iter_capture(trace, packets=4_000)]
     [4000, 4000, 2000]
     """
-    parts = _parts(path, packets, tunnel, flow_timeout_s, frame_numbers)
-    # from a pipe, a loop that is interrupted would wait for the program at its other end
-    if ahead and cores() > 1 and not hasattr(path, "read") and reads_twice(path):
-        return _read_ahead(parts)
-    return parts
-
-
-def _read_ahead(parts: Generator[Capture, None, None]) -> Iterator[Capture]:
-    try:
-        ahead = Ahead(parts, 1, "read")
-    except RuntimeError:  # no thread can be started
-        yield from parts
-        return
-    try:
-        yield from ahead
-    finally:
-        ahead.stop()
-        parts.close()
+    with contextlib.ExitStack() as stack:
+        parts = stack.enter_context(
+            contextlib.closing(_parts(path, packets, tunnel, flow_timeout_s, frame_numbers))
+        )
+        coming: Iterable[tuple[Capture, str | None]] = parts
+        # from a pipe, a loop that is interrupted would wait for the program at its other end
+        if ahead and cores() > 1 and not hasattr(path, "read") and reads_twice(path):
+            with contextlib.suppress(RuntimeError):  # no thread can be started
+                coming = thread = Ahead(parts, 1, "read")
+                stack.callback(thread.stop)
+        for part, warning in coming:
+            _warn(warning)
+            yield part

@@ -44,6 +44,10 @@ _MAGICS = {
 _MAGIC_BYTES = 6
 
 
+class _TrailingGarbage(Exception):
+    """What follows the compressed data is something else."""
+
+
 def _new_decompressor(compression: str) -> Any:
     if compression == "gz":
         from isal import igzip_lib
@@ -66,7 +70,13 @@ def zstd() -> Any:
 def _decompression_errors() -> Any:  # isal's error type is untyped
     from isal import igzip_lib
 
-    return (igzip_lib.error, lzma.LZMAError, zstd().ZstdError, EOFError, ValueError)
+    return (igzip_lib.error, lzma.LZMAError, zstd().ZstdError, EOFError, ValueError, _TrailingGarbage)
+
+
+def _starts_member(data: bytes, compression: str) -> bool:
+    """Whether data starts as a file with this compression does; of a few bytes, whether it may."""
+    magics = [magic for magic, kind in _MAGICS.items() if kind == compression]
+    return any(data.startswith(magic) or magic.startswith(data) for magic in magics)
 
 
 def _decompressed(file: IO[bytes], head: bytes, compression: str) -> Iterator[bytes]:
@@ -106,6 +116,9 @@ def _decompressed_steps(file: IO[bytes], head: bytes, compression: str) -> Itera
                 if not data:
                     return
                 data = data.lstrip(b"\0")
+            data += _read_exactly(file, max(_MAGIC_BYTES - len(data), 0))
+            if not _starts_member(data, compression):
+                raise _TrailingGarbage
             decompressor = _new_decompressor(compression)
         elif not data and decompressor.needs_input:
             data = _read_exactly(file, _READ_BYTES)
@@ -253,12 +266,16 @@ def read_pieces_into(pieces: Iterable[bytes]) -> Callable[[memoryview], int]:
     return read_into
 
 
-def _until_damage(pieces: Iterable[bytes], on_damage: Callable[[str], None]) -> Iterator[bytes]:
+def _until_damage(
+    pieces: Iterable[bytes], compression: str, on_damage: Callable[[str], None]
+) -> Iterator[bytes]:
     """The pieces, up to an error of the decompressor."""
     try:
         yield from pieces
+    except _TrailingGarbage:
+        on_damage(f"trailing garbage behind the {compression} data is ignored")
     except _decompression_errors() as err:
-        on_damage(_one_line(err))
+        on_damage(f"the {compression} data is damaged: {_one_line(err)}")
 
 
 def _file_into(file: IO[bytes], head: bytes) -> Callable[[memoryview], int]:
@@ -331,7 +348,7 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
     source = ByteSource(name, compression, _read_nothing)
 
     def damaged(reason: str) -> None:
-        source.damage = f"the {compression} data is damaged: {reason}"
+        source.damage = reason
 
     source._file_bytes = _stored_bytes(file)
     source._file_position = getattr(file, "tell", None)
@@ -347,7 +364,7 @@ def open_source(path: str | os.PathLike[str] | IO[bytes]) -> ByteSource:
                 close_file()
 
         source._close = close
-    source._read_into = read_pieces_into(_until_damage(pieces, damaged))
+    source._read_into = read_pieces_into(_until_damage(pieces, compression, damaged))
     return source
 
 

@@ -5,6 +5,7 @@ The score combines delay, utilisation and fairness, because each alone is easy t
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterable, Mapping
@@ -123,13 +124,11 @@ def league(
     numbers = list(range(1, seeds + 1)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
     if not named or not races or not numbers:
         raise ParameterError("league: needs at least one AQM, one scenario and one seed")
-    rows = [
-        {"scenario": race, "aqm": name, "seed": seed}
-        | _result(scenario.replace({"bottleneck.aqm": aqm, "seed": seed}), race, name)
-        for race, scenario in races.items()
-        for name, aqm in named.items()
-        for seed in numbers
-    ]
+    rows = []
+    # no comprehension: before Python 3.12 it has a frame of its own, and warnings count frames
+    for race, (name, aqm), seed in itertools.product(races, named.items(), numbers):
+        scenario = races[race].replace({"bottleneck.aqm": aqm, "seed": seed})
+        rows.append({"scenario": race, "aqm": name, "seed": seed} | _result(scenario, race, name))
     return pd.DataFrame(rows)
 
 
