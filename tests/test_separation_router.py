@@ -314,6 +314,24 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
     assert text == "10.0.0.2 > 1 on Ethernet1/1\n10.0.0.4 > 2 on Ethernet1/1\n"
 
 
+def test_a_template_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """What a router was not told is told with the next update."""
+    template = tmp_path / "mine.j2"
+    template.write_text(
+        "{% for f in gone %}\n- {{ f.number }}\n{% endfor %}\n"
+        "{% for f in flows %}\n{{ f.number }} {{ f.src }} {{ 1 // (f.queue - 3) }}\n{% endfor %}\n"
+    )
+    tables = [{2: 10.0, 4: 11.0}, {4: 11.0, 6: 80.0, 8: 300.0}, {4: 11.0, 6: 80.0}]
+    one, other = (Router(template, 100, "eth0") for _ in range(2))
+    made = [RttSeparation(100, k).decide(metrics(rows), 0) for k, rows in zip((2, 3, 3), tables, strict=True)]
+    assert one.update(made[0], FLOWS) == other.update(made[0], FLOWS)
+    before = one.rules
+    with pytest.raises(ParameterError, match="division"):
+        one.update(made[1], FLOWS)
+    assert one.rules == before
+    assert one.update(made[2], FLOWS) == other.update(made[2], FLOWS)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "why"),
     [

@@ -141,6 +141,20 @@ class FlowRule:
         return _PROTOCOLS.get(self.protocol, str(self.protocol))
 
 
+@dataclass
+class _Numbers:
+    """Numbers of rules: those that are free again, and the next one that was never used."""
+
+    free: list[int]
+    next: int
+
+    def take(self) -> int:
+        if self.free:
+            return self.free.pop()
+        self.next += 1
+        return self.next - 1
+
+
 def _address(where: str, value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     try:
         if not isinstance(value, str):
@@ -383,8 +397,7 @@ class Router:
         self.rules: dict[int, FlowRule] = {}
         self._rows: dict[int, tuple[Any, ...]] = {}
         self._queues: dict[int, QueueRule] = {}
-        self._free: list[int] = []
-        self._next = _FIRST
+        self._numbers = _Numbers([], _FIRST)
         self._udp_queue: int | None = None
 
     def check_queues(self, n: int) -> None:
@@ -410,7 +423,8 @@ class Router:
         Raises
         ------
         ParameterError
-            The router does not support this many queues or flows, or a flow cannot be a rule; nothing is changed.
+            The router does not support this many queues or flows, a flow cannot be a rule, or the template fails.
+            Nothing is changed: the next update writes what this one would have written, too.
         """
         rows = _rows(decision, flows)
         # few of thousands of flows change: only these are checked and become rules
@@ -420,30 +434,44 @@ class Router:
         if len(rows) > _LAST - _FIRST + 1:
             raise ParameterError(f"flows: {len(rows)} rules, but at most {_LAST - _FIRST + 1} are supported")
         whole = not self._queues
+        udp_queue = self._udp_queue
         if whole:
             roles = decision.queues.role.tolist()
-            self._udp_queue = roles.index("udp") if "udp" in roles else None
+            udp_queue = roles.index("udp") if "udp" in roles else None
+        rules, numbers = dict(self.rules), replace(self._numbers, free=[*self._numbers.free])
         gone = [
             rule
             for flow, rule in self.rules.items()
             if flow not in rows or (flow in wanted and _key(rule) != _key(wanted[flow]))
         ]
         for rule in gone:
-            del self.rules[rule.flow_id]
-            self._free.append(rule.number)
+            del rules[rule.flow_id]
+            numbers.free.append(rule.number)
         fresh: list[FlowRule] = []
         for flow, rule in sorted(wanted.items()):
-            old = self.rules.get(flow)
+            old = rules.get(flow)
             if old is not None and old.queue == rule.queue:
                 continue
-            now = replace(rule, number=self._number() if old is None else old.number)
-            self.rules[flow] = now
+            now = replace(rule, number=numbers.take() if old is None else old.number)
+            rules[flow] = now
             fresh.append(replace(now, moved=old is not None))
-        self._rows = rows
         changed = [q for q in queues if self._queues.get(q.number) != q]
+        text = ""
+        if whole or changed or fresh or gone:
+            text = self._text(whole, changed, fresh, gone, udp_queue)
+        self.rules, self._rows, self._numbers, self._udp_queue = rules, rows, numbers, udp_queue
         self._queues = {q.number: q for q in queues}
-        if not (whole or changed or fresh or gone):
-            return ""
+        return text
+
+    def _text(
+        self,
+        whole: bool,
+        queues: list[QueueRule],
+        flows: list[FlowRule],
+        gone: list[FlowRule],
+        udp_queue: int | None,
+    ) -> str:
+        """What the template makes of this."""
         limit = None if self.udp_limit_mbps is None else round(self.udp_limit_mbps * 1e6)
         rate_bps = round(self.rate_mbps * 1e6)
         facts = {
@@ -452,10 +480,10 @@ class Router:
             "ingress": self.ingress,
             "rate_bps": rate_bps,
             "burst_bytes": max(2 * _FULL_PACKET, rate_bps // 8 // 4000),  # sent in two ticks of a timer
-            "queues": changed,
-            "flows": fresh,
+            "queues": queues,
+            "flows": flows,
             "gone": gone,
-            "udp_queue": self._udp_queue,
+            "udp_queue": udp_queue,
             "udp_limit_bps": limit,
             "udp_burst_bytes": None if limit is None else max(10 * _FULL_PACKET, limit // 8 // 100),
         }
@@ -478,12 +506,6 @@ class Router:
             line = getattr(err, "lineno", None) or (lines[-1] if lines else None)
             where = f"{self._name}: line {line}" if line else self._name
             raise ParameterError(f"{where}: {' '.join(str(err).split()) or type(err).__name__}") from None
-
-    def _number(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._next += 1
-        return self._next - 1
 
 
 def _key(rule: FlowRule) -> tuple[Any, ...]:
