@@ -24,6 +24,7 @@ from made_packets import make_keys, packet_columns
 from rich.console import Console
 
 import cctoolkit as cct
+from cctoolkit._support.words import format_bytes
 from cctoolkit.capture.keys import CaptureMeta
 from cctoolkit.capture.model import Capture
 from cctoolkit.report.figures import as_json
@@ -293,6 +294,28 @@ def test_a_failure_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.undo()
     assert os.listdir(tmp_path) == ["r.html"]
     assert path.read_text() == "old"
+
+
+def test_a_selection_tells_its_numbers_from_the_files() -> None:
+    def lines(**selection: Any) -> list[str]:
+        out = io.StringIO()
+        shown = summarise(TRACES / "mixed.ingress.pcap.gz", selection=cct.Selection(**selection))
+        Console(file=out, width=1000, color_system=None).print(terminal_summary(shown))
+        return out.getvalue().splitlines()
+
+    cap = cct.read_capture(TRACES / "mixed.ingress.pcap.gz")
+    counts = cap.meta.counts
+    some = lines(protocol="tcp", start_s=2, stop_s=4)
+    for of_file in (
+        f"{cap.meta.frames:,}", format_bytes(cap.meta.captured_bytes), f"{counts['truncated_headers']:,} packets",
+        f"{counts['not_ip']} frames",
+    ):  # fmt: skip
+        (line,) = [line for line in some if of_file in line]
+        assert "file" in line, line
+    n = len(cap.select(protocol="tcp", start_s=2, stop_s=4))
+    assert any("selected" in line and f"{n:,}" in line for line in some)
+    everything = "\n".join(lines())
+    assert "selected" not in everything and "in file" not in everything and "whole file" not in everything
 
 
 def test_the_terminal_has_the_same_in_short() -> None:

@@ -241,35 +241,37 @@ def _numbers(s: Summary) -> list[tuple[str, str]]:
 
 
 def _facts(s: Summary) -> list[tuple[str, str]]:
-    """What the capture is."""
+    """What the capture is; with a selection, which facts are those of the file."""
     m, t = s.meta, s.totals
+    in_file, selected = (" in file", " selected") if s.is_selection else ("", "")
     compressed = "" if m.compression == "none" else f", compressed with {m.compression}"
     facts = [
         ("file", printable(m.path)),
         ("format", f"{m.format}{compressed}"),
         ("link types", few(m.link_types) or "none"),
         ("snap length", f"{m.snaplen:,} bytes" if m.snaplen else "no limit"),
-        ("frames", f"{m.frames:,}, {m.packets:,} of them with an IP header"),
+        (f"frames{in_file}", f"{m.frames:,}, {m.packets:,} of them with an IP header"),
     ]
+    if s.is_selection:
+        facts.append(("packets selected", f"{t['packets']:,} with {format_bytes(t['bytes'])} on the wire"))
     if t["packets"]:
         facts += [
-            ("first packet", f"{format_utc(t['first_ts_ns'])} UTC"),
-            ("last packet", f"{format_utc(t['last_ts_ns'])} UTC"),
+            (f"first{selected or ' packet'}", f"{format_utc(t['first_ts_ns'])} UTC"),
+            (f"last{selected or ' packet'}", f"{format_utc(t['last_ts_ns'])} UTC"),
         ]
     if m.captured_bytes:
-        facts.append(
-            ("captured", f"{format_bytes(m.captured_bytes)} of {format_bytes(m.wire_bytes)} on the wire")
-        )
+        size = f"{format_bytes(m.captured_bytes)} of {format_bytes(m.wire_bytes)} on the wire"
+        facts.append((f"captured{in_file}", size))
     facts.append(
         (
-            "dropped",
+            f"dropped{in_file}",
             "not reported" if m.dropped is None else f"{m.dropped:,} packets lost at capture",
         )
     )
     if m.truncated:
         facts.append(("end", "cut or damaged; all complete frames before it are included"))
     facts += [
-        (name.replace("_", " "), f"{n:,}")
+        (name.replace("_", " ") + in_file, f"{n:,}")
         for name, n in m.counts.items()
         if n and name in ("vlan", "mpls", "pppoe", "tunnelled")
     ]

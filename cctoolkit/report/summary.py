@@ -284,6 +284,11 @@ class Summary:
         row = self.rtt_histogram.iloc[min(at, len(samples) - 1)]
         return float((row["low_ns"] + row["high_ns"]) / 2) if row["low_ns"] > 1 else 0.0
 
+    @property
+    def is_selection(self) -> bool:
+        """Whether there are fewer packets than in the file, which `meta` describes."""
+        return self.totals["packets"] < self.meta.packets
+
     def findings(self) -> list[Finding]:
         """The capture in a few plain sentences, each with the rule that made it."""
         from .findings import findings
@@ -861,15 +866,16 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
         if condition:
             notes.append(text)
 
+    in_file = " in the whole file" if summary.is_selection else ""  # what meta counts
     say(not meta.packets, f"None of the {plural(meta.frames, 'frame')} has an IP header: nothing to analyse.")
     say(
-        totals["packets"] < meta.packets,
+        summary.is_selection,
         f"A selection: {totals['packets']:,} of the capture's {meta.packets:,} packets.",
     )
     say(
         meta.dropped,
-        f"The capturing machine reports {plural(meta.dropped or 0, 'packet')} lost before they were written: their "
-        "retransmissions look like first transmissions, and samples are missing.",
+        f"The capturing machine reports {plural(meta.dropped or 0, 'packet')}{in_file} lost before they were written: "
+        "their retransmissions look like first transmissions, and samples are missing.",
     )
     say(
         totals["copies"] > COPIES * totals["segments"],
@@ -879,19 +885,19 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     )
     say(
         counts.get("truncated_headers"),
-        f"The headers of {plural(counts.get('truncated_headers', 0), 'packet')} are cut short (by the snap length or "
-        "by damage). Without TCP options, timestamps and SACK blocks are missing; without ports or flags, only the "
-        "bytes count.",
+        f"The headers of {plural(counts.get('truncated_headers', 0), 'packet')}{in_file} are cut short (by the snap "
+        "length or by damage). Without TCP options, timestamps and SACK blocks are missing; without ports or flags, "
+        "only the bytes count.",
     )
     say(
         counts.get("fragments"),
-        f"{plural(counts.get('fragments', 0), 'later IP fragment')} without ports: counted as flows of their own, with "
-        "ports 0.",
+        f"{plural(counts.get('fragments', 0), 'later IP fragment')}{in_file} without ports: counted as flows of their "
+        "own, with ports 0.",
     )
     say(
         counts.get("not_ip"),
-        f"{plural(counts.get('not_ip', 0), 'frame')} without an IP packet (ARP, spanning tree, encrypted Wi-Fi, …): "
-        "not counted in any table.",
+        f"{plural(counts.get('not_ip', 0), 'frame')}{in_file} without an IP packet (ARP, spanning tree, encrypted "
+        "Wi-Fi, …): not counted in any table.",
     )
     say(
         timeline.backward,
@@ -935,7 +941,7 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     say(
         missing,
         f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not captured in full (the flow began "
-        "before the capture, went unanswered, or shows one direction only) or had to repeat a segment: no handshake "
+        "earlier, went unanswered, or shows one direction only) or had to repeat a segment: no handshake "
         "RTT and perhaps no window scale for them.",
     )
     late = summary.top[summary.top["binned"] < 0.999]
@@ -951,7 +957,7 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     say(
         summary.two_taps is None and totals["packets"],
         "One tap: queueing delay, loss at the queue and CBIQ need a second capture, from after the queue "
-        "(egress=…; on the command line, --egress).",
+        "(egress=…; on the command line, cct report --egress).",
     )
     if summary.two_taps is not None:
         notes += summary.two_taps.comparison.notes()
