@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import math
@@ -776,3 +777,10 @@ def test_a_wrong_kind_of_input_is_named(name: str, kind: str) -> None:
         assert isinstance(function(WRONG[kind](), *second), go.Figure)
     except CCToolkitError as err:
         assert "\n" not in str(err) and any(word in str(err) for word in ("expected", "missing"))
+
+
+def test_every_function_says_what_it_returns() -> None:
+    for name in plot.__all__:
+        drawn = getattr(plot, name)
+        if inspect.isfunction(drawn):
+            assert "\nReturns\n-------\n" in (inspect.getdoc(drawn) or ""), name

@@ -46,6 +46,10 @@ def rtt_cdf(
     log_x : bool, optional
         Logarithmic RTT axis. By default, logarithmic if the samples span more than two decades.
 
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
     Raises
     ------
     ParameterError
@@ -93,6 +97,10 @@ def completion_cdf(fct: pd.DataFrame | Mapping[str, pd.DataFrame], *, log_x: boo
         not complete in the capture have no time; the legend says how many there are.
     log_x : bool, optional
         Logarithmic time axis. By default, logarithmic if the times span more than two decades.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
 
     Raises
     ------

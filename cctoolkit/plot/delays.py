@@ -55,6 +55,10 @@ def rtt(
     points : int
         Maximum number of dots, shared by the flows; extremes are kept (:func:`thin_rows`).
 
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
     Raises
     ------
     ParameterError
@@ -151,6 +155,10 @@ def queue_delay(
         Draw only this interval, in seconds.
     points : int
         Maximum number of dots, shared by the flows; extremes are kept (:func:`thin_rows`). The same for losses.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
 
     Raises
     ------

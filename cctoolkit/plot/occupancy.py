@@ -48,6 +48,10 @@ def cbiq(
     points : int
         Maximum number of points per line.
 
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
     Raises
     ------
     ParameterError

@@ -93,6 +93,10 @@ def throughput(
     between_s : (float, float), optional
         Draw only this interval, in seconds.
 
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
     Raises
     ------
     ParameterError

@@ -64,6 +64,10 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
     flows : iterable of int, optional
         Flows to draw, in the order of the colours. By default, the `most` flows that received most.
 
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
     Raises
     ------
     ParameterError
@@ -129,6 +133,10 @@ def goodput(
     flows : iterable of int, optional
         Flows to draw, in the order of the colours. By default, the `most` flows that received most.
 
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
     Raises
     ------
     ParameterError
@@ -187,6 +195,10 @@ def queue(
         delay of each packet see :func:`cctoolkit.plot.queue_delay`.
     queues : iterable of int, optional
         Queues of each run to draw. By default, the `most` queues that sent most.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
 
     Raises
     ------

@@ -142,6 +142,10 @@ def sequence_of(cap: Any, flow_id: int, direction: int | None = None) -> Sequenc
     direction : {0, 1}, optional
         Direction of the data. By default, the one that carried more payload.
 
+    Returns
+    -------
+    Sequence
+
     Raises
     ------
     ParameterError
@@ -269,6 +273,10 @@ def time_sequence(
         Draw only this interval, in seconds, in full detail. Retransmissions are still detected on the whole flow.
     points : int
         Maximum number of bars of a kind, and of points per line; extremes are kept (:func:`thin_rows`).
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
 
     Raises
     ------
@@ -408,6 +416,10 @@ def bytes_in_flight(
     ----------
     cap, flow_id, direction, between_s, points
         As in :func:`time_sequence`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
 
     Raises
     ------

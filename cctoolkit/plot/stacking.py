@@ -30,6 +30,10 @@ def stack(*figures: go.Figure, heights: Sequence[float] | None = None) -> go.Fig
     heights : sequence of float, optional
         Height of each figure in pixels, without its title. By default, the figures' own.
 
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
     Raises
     ------
     ParameterError

@@ -120,6 +120,11 @@ def thin_rows(x: np.ndarray, *ys: np.ndarray, points: int = 4000) -> np.ndarray:
 def thin(x: np.ndarray, y: np.ndarray, points: int = 4000) -> tuple[np.ndarray, np.ndarray]:
     """`x` and `y` with at most `points` points that draw the same line; see :func:`thin_rows`.
 
+    Returns
+    -------
+    x, y : ndarray
+        The points that are left.
+
     See Also
     --------
     thin_rows : row numbers, for several series over one x
