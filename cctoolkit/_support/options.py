@@ -35,11 +35,12 @@ class _Command(TyperCommand):
 
     def make_parser(self, ctx: Any) -> Any:
         """Make typer's parser, and refuse what is given twice."""
-        parser = super().make_parser(ctx)
+        parser: Any = super().make_parser(ctx)
         parse = parser.parse_args
 
         def parse_once(args: list[str]) -> Any:
             values, rest, order = parse(args)
+            param: Any
             for param in order:
                 takes_one = param.param_type_name == "option" and not (param.multiple or param.is_flag)
                 if takes_one and order.count(param) > 1 and not ctx.resilient_parsing:

@@ -548,7 +548,7 @@ def _one_direction(s: Summary) -> Finding | None:
     return Finding(
         f"{one['flows']:,} of {_count(one['of_flows'], 'TCP flow')} ({share} of the TCP bytes) "
         f"{'shows' if one['flows'] == 1 else 'show'} one direction only: no "
-        "round-trip times for them.",
+        "round-trip times there.",
         f"TCP flows without a packet in one direction, given from {ONE_DIRECTION:.0%} of the flows on. Reasons are "
         "asymmetric routing, unanswered SYNs, or a capture filter.",
         Severity.notice,

@@ -929,9 +929,10 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
         notes.append("No TCP: no round-trip times, no retransmissions, no handshakes.")
     say(
         one["flows"],
-        f"{one['flows']:,} of {one['of_flows']:,} TCP flows ({format_percent(one['bytes'] / max(one['of_bytes'], 1))} "
-        "of the TCP bytes) show one direction only: no round-trip times for them, and retransmissions and duplicate "
-        "ACKs of one side only.",
+        f"{one['flows']:,} of {plural(one['of_flows'], 'TCP flow')} "
+        f"({format_percent(one['bytes'] / max(one['of_bytes'], 1))} of the TCP bytes) "
+        f"{'shows' if one['flows'] == 1 else 'show'} one direction only: no round-trip times there, and "
+        "retransmissions and duplicate ACKs of one side only.",
     )
     say(
         totals["tcp_flows"] > one["flows"] and not totals["rtt_samples"],
@@ -940,8 +941,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     missing = totals["tcp_flows"] - totals["handshakes"]
     say(
         missing,
-        f"The handshake of {missing:,} of {totals['tcp_flows']:,} TCP flows was not captured in full (the flow began "
-        "earlier, went unanswered, or shows one direction only) or had to repeat a segment: no handshake "
+        f"The handshake of {missing:,} of {plural(totals['tcp_flows'], 'TCP flow')} was not captured in full (the flow "
+        "began earlier, went unanswered, or shows one direction only) or had to repeat a segment: no handshake "
         "RTT and perhaps no window scale for them.",
     )
     late = summary.top[summary.top["binned"] < 0.999]

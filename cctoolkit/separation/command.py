@@ -171,13 +171,14 @@ def separate(
         decision = controller.decide(metrics, watched.seconds)
         table = watched.assignments(decision, metrics)
         if out.format is Format.table:
-            say(f"{len(metrics)} flows, {len(long_flows)} of them long TCP (over {format_bytes(long)})")
+            say(
+                f"{plural(len(metrics), 'flow')}, {len(long_flows):,} of them long TCP (over {format_bytes(long)})"
+            )
             source = "the busiest second of a direction; set it with --rate" if rate is None else "given"
             say(f"link: {controller.rate_mbps:.4g} Mbit/s ({source})")
             if len(known) < len(long_flows):
-                say(
-                    f"{len(long_flows) - len(known)} long flows without an RTT (one direction only): left in queue 0"
-                )
+                unknown = plural(len(long_flows) - len(known), "long flow")
+                say(f"{unknown} without an RTT (one direction only): left in queue 0")
             _show_decision(decision, table, known, k)
         else:
             out.write(table)
@@ -204,10 +205,8 @@ def _show_decision(decision: Decision, table: pd.DataFrame, known: pd.Series, k:
     else:
         gvf = {name: jenks_classes(known.to_numpy(), k, name).gvf for name in ("exact", "paper")}
         used = table.queue[table.role == "class"].nunique()
-        say(
-            f"{k} classes{f', {used} of them used' if used < k else ''}: GVF {gvf['exact']:.4f} exact, "
-            f"{gvf['paper']:.4f} by Algorithm 1 of the paper"
-        )
+        classes = f"{k} class{'es' if k != 1 else ''}{f', {used} of them used' if used < k else ''}"
+        say(f"{classes}: GVF {gvf['exact']:.4f} exact, {gvf['paper']:.4f} by Algorithm 1 of the paper")
     queues = decision.queues
     rtts = table.groupby("queue")["rtt_ms"].agg(["min", "max"]).reindex(queues["queue"])
     shown = pd.DataFrame(
@@ -241,7 +240,7 @@ def _show_decision(decision: Decision, table: pd.DataFrame, known: pd.Series, k:
 def _show_log(log: pd.DataFrame, texts: list[str], interval_s: float) -> None:
     """What each decision changed and, with a router, the lines it would have been sent."""
     say(
-        f"{len(log)} decisions, one every {interval_s:g} s: {log.added.sum()} rules written, "
+        f"{plural(len(log), 'decision')}, one every {interval_s:g} s: {log.added.sum()} rules written, "
         f"{log.moved.sum()} changed, {log.removed.sum()} deleted; {log.settings.sum()} queue settings changed"
     )
     busy = log[log[["added", "moved", "removed", "settings"]].sum(axis=1) > 0]
