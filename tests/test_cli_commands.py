@@ -235,6 +235,21 @@ def test_numbers_have_a_range() -> None:
                 assert about.min is not None or p.opts[0] in any_whole_or_time, (words, p.opts)
 
 
+def test_ranges_are_those_of_the_functions() -> None:
+    from cctoolkit._support import ranges
+    from cctoolkit.capture.pcap import MAX_FRAME_BYTES
+    from cctoolkit.scenario.scenario import RATE
+
+    assert (RATE["low"], RATE["high"]) == (ranges.LEAST_MBPS, ranges.MOST_MBPS)
+    assert ranges.MOST_FRAME_BYTES == MAX_FRAME_BYTES
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "0", "1e-300", "1.5", "most"])
+def test_sampling_is_a_probability(run, text: str) -> None:
+    status, out, err = run("slots", RENO, "--sampling", text)
+    assert (status, out) == (1, "") and "sampling" in err and err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..errors import ParameterError
-from .ranges import LEAST_MS
+from .ranges import LEAST_MS, LEAST_SAMPLED
 
 __all__ = [
     "CommandGroup",
@@ -105,11 +105,16 @@ def parse_sampling(text: str) -> str | float:
     Raises
     ------
     ParameterError
-        The text is neither a known word nor a number.
+        The text is neither a known word nor a probability.
     """
     if text in ("all", "first"):
         return text
     try:
-        return float(text)
+        probability = float(text)
     except ValueError:
-        raise ParameterError(f"sampling: {text!r} must be 'all', 'first' or a probability") from None
+        probability = math.nan
+    if not LEAST_SAMPLED <= probability <= 1:
+        raise ParameterError(
+            f"sampling: {text!r} must be 'all', 'first' or a probability from {LEAST_SAMPLED:g} to 1"
+        )
+    return probability

@@ -1,10 +1,13 @@
-"""Ranges of numbers that functions check and ``--help`` shows, in one place that costs no import of numpy."""
+"""Ranges of numbers that ``--help`` shows, without an import of the modules that check them.
+
+``tests/test_cli_commands.py`` compares them with those modules' own.
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "LEAST_MBPS", "LEAST_MS", "LEAST_S", "LEAST_SNAPLEN", "LEAST_SPEED", "MOST_FRAME_BYTES", "MOST_MBPS", "MOST_PORT",
-    "MOST_SPEED",
+    "LEAST_MBPS", "LEAST_MS", "LEAST_S", "LEAST_SAMPLED", "LEAST_SNAPLEN", "LEAST_SPEED", "MOST_FRAME_BYTES",
+    "MOST_MBPS", "MOST_PORT", "MOST_SPEED",
 ]  # fmt: skip
 
 #: The least time, one nanosecond, in ms and in s.
@@ -18,3 +21,5 @@ MOST_FRAME_BYTES = 262_144
 LEAST_SNAPLEN = 64
 #: How many times as fast as it was a capture may be replayed.
 LEAST_SPEED, MOST_SPEED = 1e-6, 1e6
+#: The least probability of a packet to be sampled.
+LEAST_SAMPLED = 1e-12

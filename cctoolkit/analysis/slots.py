@@ -499,7 +499,7 @@ class SlotTable:
                 raise ParameterError(
                     f"sampling: {sampling!r} must be 'all', 'first' or a probability above 0, at most 1"
                 )
-            self._threshold = max(round(float(sampling) * 2**64) - 1, 1) if sampling < 1 else 0
+            self._threshold = round(float(sampling) * 2**64) - 1 if sampling < 1 else 0
         self._sampled = self._first_only or self._threshold > 0
         if fill not in ("backward", "interpolate"):
             raise ParameterError(f"fill: {fill!r} is neither 'backward' nor 'interpolate'")

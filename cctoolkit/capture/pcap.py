@@ -13,13 +13,12 @@ from typing import no_type_check
 import numpy as np
 
 from .._support.kernels import kernel
-from .._support.ranges import MOST_FRAME_BYTES
 from ._load import be32, le32, prefetch
 
 __all__ = ["MAX_FRAME_BYTES", "PcapHeader", "frame_pcap", "parse_pcap_header"]
 
 #: A record that claims more captured bytes is damaged (libpcap's MAXIMUM_SNAPLEN).
-MAX_FRAME_BYTES = MOST_FRAME_BYTES
+MAX_FRAME_BYTES = 262_144
 
 _MAGIC_USEC = 0xA1B2C3D4
 _MAGIC_NSEC = 0xA1B23C4D

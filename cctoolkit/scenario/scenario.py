@@ -22,7 +22,6 @@ import numpy as np
 from .._support.algorithm.kernel_module import PREFIX, KernelModule, built_in
 from .._support.arguments import MANY, number, short_text, shown, whole
 from .._support.documents import read_toml
-from .._support.ranges import LEAST_MBPS, MOST_MBPS
 from .._support.words import did_you_mean
 from ..aqm import Aqm, KernelModule as AqmModule, TailDrop
 from ..cca import Cca, KernelModule as CcaModule
@@ -43,7 +42,8 @@ _OPTIONAL = ("access_mbps", "stop_s", "bytes", "rate_mbps", "on_s", "off_s", "qu
 
 #: The longest time in the unit of the field (31 years, or 11 days in ms), to keep nanoseconds far from 2**63.
 LONG = 1e9
-RATE = {"above": 0.0, "low": LEAST_MBPS, "high": MOST_MBPS}
+#: Range of rates in Mbit/s: from one bit to 10**15 bits per second.
+RATE = {"above": 0.0, "low": 1e-6, "high": 1e9}
 #: Most scenarios of a sweep: all are built before the first is run.
 MOST_RUNS = 100_000
 WEIGHT = {"above": 0.0, "low": 1e-3, "high": 1e6}

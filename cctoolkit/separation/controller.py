@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._support.arguments import number
-from .._support.ranges import MOST_MBPS
 from ..errors import ParameterError, SchemaError
 from .buffers import bdp_bytes, stanford_buffer_bytes
 from .jenks import IncrementalClasses, gvf_of
@@ -244,15 +242,16 @@ class Controller(ABC):
         minimum_packets: int = 10,
         tolerance: float = 0.1,
     ) -> None:
-        number("rate_mbps", rate_mbps, low=1e-9, high=MOST_MBPS)
         for name, value, minimum in (
+            ("rate_mbps", rate_mbps, 1e-9),
             ("default_rtt_ms", default_rtt_ms, 1e-9),
             ("minimum_packets", minimum_packets, 1),
             ("long_bytes", long_bytes, 1),
             ("batch_s", batch_s, 0),
             ("tolerance", tolerance, 0),
         ):
-            number(name, value, low=minimum)
+            if isinstance(value, bool) or not math.isfinite(value) or value < minimum:
+                raise ParameterError(f"{name}: {value!r} is too small or not a number")
         if shares not in SHARES:
             raise ParameterError(f"shares: {shares!r} must be one of {', '.join(SHARES)}")
         self.rate_mbps, self.shares, self.batch_s = float(rate_mbps), shares, float(batch_s)
