@@ -161,7 +161,9 @@ def by_ranges(flow: Flow, own: Side, other: Side, p: Packet, at: int, before: li
         and (not p.flags & ACK or p.ack == own.last_ack)
     )
     older = p.tsval and own.edge_tsval and distance(p.tsval, own.edge_tsval) < 0
-    within = min((flow.handshake_rtt or flow.initial_rtt or 2_000_000) // 2, 10_000_000 if p.tsval else 200_000)
+    within = min(
+        (flow.handshake_rtt or flow.initial_rtt or 2_000_000) // 2, 10_000_000 if p.tsval else 200_000
+    )
     recorded = any(replace(q, ts=p.ts) == p and 0 <= p.ts - q.ts < within for q in before)
     if own.seen.overlap(at, end) == p.span and (older or newest or recorded):
         return "copy"

@@ -236,7 +236,7 @@ class FlowStatistics:
     def _remember(self, c: dict[str, np.ndarray]) -> None:
         """Keep the last packets for the next batch."""
         new = min(len(c["flow_id"]), kernels.LOOKBACK)
-        self._recent[:-new or None] = self._recent[new:]
+        self._recent[: -new or None] = self._recent[new:]
         for name in kernels.RECENT.names or ():
             self._recent[name][-new:] = c[name][-new:]
 
