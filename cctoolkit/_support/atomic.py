@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import CCToolkitError, ParameterError
+from .locks import try_lock
 from .terminal import printing
 
 __all__ = [
@@ -299,18 +300,12 @@ def _named(meant: Callable[[Path], Path], *, always: bool = False) -> Iterator[N
 def _lock(folder: Path) -> int | None:
     """Open and lock a folder; None if it is another process's, or gone, or there are no locks."""
     try:
-        import fcntl
-
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except (ImportError, AttributeError, OSError):
+    except (AttributeError, OSError):  # the first on Windows
         return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # it may have been removed between the two
-        if os.path.samestat(os.fstat(handle), os.stat(folder)) and stat.S_ISDIR(os.fstat(handle).st_mode):
+    with contextlib.suppress(OSError):  # it may have been removed between the two
+        if try_lock(handle) and os.path.samestat(os.fstat(handle), os.stat(folder)):
             return handle
-    except OSError:
-        pass
     os.close(handle)
     return None
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from .._support.atomic import check_target, replacing, sweep
+from .._support.locks import try_lock
 from ..errors import ParameterError, SchemaError
 from .settings import BatchSettings
 from .sources import Source
@@ -88,13 +89,8 @@ class Dataset:
             Another driver is running.
         """
         with (self.root / ".lock").open("a") as handle:
-            with contextlib.suppress(ImportError):  # not on Windows
-                import fcntl
-
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise ParameterError(f"output: another batch is writing {self.root}") from None
+            if not try_lock(handle):
+                raise ParameterError(f"output: another batch is writing {self.root}")
             sweep(self.root, below=True)
             yield
             sweep(self.root, below=True)

@@ -5,15 +5,15 @@ The downloaders of libraries start over after every interruption, each time into
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from .._support.atomic import replacing
+from .._support.locks import try_lock
 from .._support.version import __version__
 from .._support.waiting import progress_bar
 from ..errors import DatasetUnavailableError
@@ -69,7 +69,9 @@ def fetch_file(
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(target.name + ".part")
-        with open(part, "ab") as file, _locked(file, part):
+        with open(part, "ab") as file:
+            if not try_lock(file) or not part.exists():  # the other process may just have finished
+                raise DatasetUnavailableError(f"{part}: another process is downloading it")
             try:
                 found = _append_rest(file, url, progress)
             finally:
@@ -108,22 +110,6 @@ def _first_bytes(path: Path) -> bytes:
 def _hash_of(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextlib.contextmanager
-def _locked(file: IO[bytes], path: Path) -> Iterator[None]:
-    """Lock `file` against a second download into it; the lock ends with the process."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.stat()  # fails if the other process has just finished
-    except OSError:
-        raise DatasetUnavailableError(f"{path}: another process is downloading it") from None
-    yield
 
 
 def _append_rest(file: IO[bytes], url: str, progress: bool | None) -> str:

@@ -26,8 +26,8 @@ _CARRIED_BY = (
     *(
         f"cctoolkit._support.{name}"
         for name in (
-            "atomic", "cache_folder", "csv", "documents", "fingerprint", "kernels", "layout", "memory", "parquet",
-            "pool", "state", "terminal", "threads", "version", "waiting", "words",
+            "atomic", "cache_folder", "csv", "documents", "fingerprint", "kernels", "layout", "locks",
+            "memory", "parquet", "pool", "state", "terminal", "threads", "version", "waiting", "words",
         )
     ),
     "cctoolkit.errors",

@@ -17,6 +17,7 @@ import pandas as pd
 
 from .._support import parquet
 from .._support.fingerprint import fingerprint
+from .._support.locks import try_lock
 from .._support.pool import in_processes
 from .._support.threads import cores
 from .._support.version import __version__
@@ -142,7 +143,8 @@ def run_sweep(
 
     output.parent.mkdir(parents=True, exist_ok=True)
     with journal.open("a", encoding="utf-8") as handle:
-        _reserve(handle, output)
+        if not try_lock(handle):
+            raise ParameterError(f"output: another sweep is writing {output}")
         done |= _journalled(journal)
         order = {key: job for key, job in zip(keys, jobs, strict=True) if key not in done}
         total = len(set(keys))
@@ -238,18 +240,6 @@ def _algorithms(scenario: Scenario, code: dict[type, Any]) -> list[Any]:
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
-
-
-def _reserve(handle: IO[str], output: Path) -> None:
-    """Lock `output` against another sweep."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise ParameterError(f"output: another sweep is writing {output}") from None
 
 
 def _append(handle: IO[str], entry: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ from typing import Any
 
 from .._support.atomic import replacing
 from .._support.cache_folder import kernel_folder
+from .._support.locks import try_lock
 from .._support.threads import cores
 from .._support.waiting import progress_bar
 from ..errors import ParameterError, TestbedUnavailableError
@@ -268,11 +268,9 @@ def installed_source() -> Path:
 @contextlib.contextmanager
 def _building(folder: Path) -> Iterator[Path]:
     """A directory for the build, which first removes leftovers of a killed one; one build at a time."""
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise TestbedUnavailableError(f"{folder}: another build is in progress") from None
+    with (folder / "lock").open("w") as handle:
+        if not try_lock(handle):
+            raise TestbedUnavailableError(f"{folder}: another build is in progress")
         for left in folder.glob("build-*.tmp"):
             shutil.rmtree(left, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix="build-", suffix=".tmp", dir=folder))
