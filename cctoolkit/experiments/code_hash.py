@@ -26,7 +26,7 @@ _CARRIED_BY = (
     *(
         f"cctoolkit._support.{name}"
         for name in (
-            "atomic", "cache_folder", "csv", "documents", "fingerprint", "kernels", "layout", "locks",
+            "atomic", "cache_folder", "children", "csv", "documents", "fingerprint", "kernels", "layout", "locks",
             "memory", "parquet", "pool", "state", "terminal", "threads", "version", "waiting", "words",
         )
     ),

@@ -7,7 +7,6 @@ that nothing needs (0.2 GB), so that building it again after an edit takes secon
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import json
 import os
@@ -18,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._support.atomic import replacing
 from .._support.cache_folder import kernel_folder
+from .._support.children import ending_with_parent
 from .._support.locks import try_lock
 from .._support.threads import cores
 from .._support.waiting import progress_bar
@@ -71,7 +71,6 @@ _UNFINISHED, _KEY, _WITHOUT = "cctoolkit-unfinished", "cctoolkit-key", "cctoolki
 _PRUNED = ("Documentation", "arch", "crypto", "drivers", "fs", "samples", "security", "sound", "tools")
 _KEPT = {("arch", "um"), ("arch", "x86")}
 _SOURCE_SUFFIXES = {".c", ".h", ".S", ".dts", ".dtsi", ".rst", ".txt", ".json", ".yaml", ".svg", ".rs"}
-_SIGTERM_AT_PARENTS_DEATH = (1, signal.SIGTERM)  # prctl(PR_SET_PDEATHSIG, …)
 
 
 def missing_build_tools() -> list[str]:
@@ -337,16 +336,6 @@ def _configure(tree: Path, work: Path) -> list[str]:
     return [name for name in wanted if name not in has]
 
 
-def _die_with_parent() -> Callable[[], None]:
-    libc = ctypes.CDLL(None)
-
-    def in_child() -> None:
-        libc.prctl(*_SIGTERM_AT_PARENTS_DEATH)
-        os.nice(15)
-
-    return in_child
-
-
 @contextlib.contextmanager
 def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process with low priority that ends, with its children, when this block or this process ends."""
@@ -362,7 +351,7 @@ def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=_die_with_parent(),  # noqa: PLW1509 (it calls prctl and nice)
+        preexec_fn=ending_with_parent(lambda: os.nice(15), by=signal.SIGTERM),  # noqa: PLW1509
     )
     try:
         yield process

@@ -7,16 +7,15 @@ reads the plan from its directory. It runs in process and network namespaces, wh
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import platform
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._support.children import ending_with_parent
 from . import doctor, traffic
 from .errors import TestbedError
 from .modules import set_module_parameters
@@ -33,7 +32,6 @@ _SYSCTLS = {
     "net/ipv4/tcp_no_metrics_save": "1",
     "net/ipv4/conf/all/rp_filter": "0",
 }
-_PR_SET_PDEATHSIG = 1
 
 
 def write(plan: Plan, directory: Path, recording: TapSettings) -> None:
@@ -116,7 +114,6 @@ def run(
     python = doctor.mininet_python()
     assert python is not None
     write(plan, directory, recording)
-    libc = ctypes.CDLL(None)
     # When this process dies, so does unshare, then the first process of the namespace, then all others.
     apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with (directory / "output").open("w+b") as output:
@@ -127,7 +124,7 @@ def run(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+            preexec_fn=ending_with_parent(),  # noqa: PLW1509
         )
         try:
             while process.poll() is None:

@@ -14,7 +14,7 @@ is, UDP is not delayed at all, and there is no ``loss`` and no ``jitter_ms``.
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import json
 import os
 import platform
@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from .._support.children import ending_with_parent
 from ..errors import TestbedUnavailableError
 from . import doctor, traffic
 from .errors import TestbedError
@@ -44,7 +45,6 @@ _GUEST = Path(__file__).with_name("guest")
 _LEAD_NS = 300_000_000
 _DRAIN_S = 1.5
 _LINKS_S = 10
-_PR_SET_PDEATHSIG = 1
 #: Removes all namespaces whose names start with $1, and what runs in them, when its standard input closes.
 _KEEPER = """
 trap '' INT TERM HUP
@@ -181,27 +181,15 @@ def _namespaces(plan: Plan) -> Iterator[None]:
         keeper.wait()
 
 
-def _in_child(one_cpu: bool) -> Callable[[], None]:
-    """Preparation of a child process: it dies with this process, and may share one CPU with the others."""
-    libc = ctypes.CDLL(None)
-    cpu = max(os.sched_getaffinity(0))
-
-    def prepare() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if one_cpu:
-            os.sched_setaffinity(0, {cpu})
-
-    return prepare
-
-
 def _start(
     command: Sequence[str], stack: contextlib.ExitStack, *, one_cpu: bool = True, **streams: Any
 ) -> subprocess.Popen[str]:
+    pin = functools.partial(os.sched_setaffinity, 0, {max(os.sched_getaffinity(0))})
     process = subprocess.Popen(
         command,
         text=True,
         start_new_session=True,  # a Ctrl-C reaches only this process, which then cleans up
-        preexec_fn=_in_child(one_cpu),  # noqa: PLW1509 (it calls prctl and sched_setaffinity)
+        preexec_fn=ending_with_parent(pin if one_cpu else None),  # noqa: PLW1509
         **streams,
     )
 

@@ -8,7 +8,6 @@ and kernel give the same packets to the byte.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import re
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .._support.children import ending_with_parent
 from ..errors import ParameterError, TestbedUnavailableError
 from . import traffic
 from .errors import TestbedError
@@ -47,8 +47,6 @@ _NO_PTRACE = b"ptrace: Operation not permitted"
 _TOOLS = ("ip", "tc", "tcpdump", "mount", "stdbuf")
 _VERSIONS = {"iproute2": ("ip", "-V"), "tcpdump": ("tcpdump", "--version")}
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def run(
@@ -200,13 +198,6 @@ def _boot(
     progress: Callable[[float], None] | None,
 ) -> None:
     """Run the kernel until it halts; it never outlives this process or an exception here."""
-    parent = os.getpid()
-
-    def die_with_parent() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent has already died
-            os._exit(1)
-
     # Its management socket goes into the home directory.
     environment = {"PATH": _PATH, "HOME": str(directory.resolve()), "UMLSEED": str(seed)}
     environment |= {name: os.environ[name] for name in ("TMPDIR", "TMP", "TEMP") if name in os.environ}
@@ -220,7 +211,7 @@ def _boot(
                 stdout=console,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509  # two system calls, nothing that takes a lock
+                preexec_fn=ending_with_parent(),  # noqa: PLW1509
             )
         except OSError as err:
             raise TestbedUnavailableError(f"{command[0]}: {err.strerror}") from None
