@@ -14,7 +14,7 @@ from ..errors import CCToolkitError, ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["first_line", "floats", "number", "positive_ns", "short_text", "shown", "table", "whole"]
+__all__ = ["floats", "number", "positive_ns", "short_text", "shown", "table", "whole"]
 
 #: The default upper bound for counts.
 MANY = 2**40
@@ -31,12 +31,6 @@ def shown(value: Any) -> str:
         return " ".join(_REPR.repr(value).split())
     except (ValueError, RecursionError):  # an integer of thousands of digits
         return f"this {type(value).__name__}"
-
-
-def first_line(err: BaseException, otherwise: str) -> str:
-    """The first line of a library's error message, without the whole input."""
-    text = next(iter(str(err).splitlines()), "") or otherwise
-    return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
 
 
 def short_text(where: str, value: Any) -> str:

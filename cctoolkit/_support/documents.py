@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from ..errors import CCToolkitError, ParameterError, SchemaError
-from .arguments import first_line
-from .words import format_bytes
+from .words import first_line, format_bytes
 
 __all__ = ["parsed", "read_file", "read_json", "read_toml"]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaError
 from .atomic import replacing
+from .words import first_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +76,7 @@ def _reading(path: str | os.PathLike[str]) -> Iterator[None]:
     ) as err:
         if isinstance(err, OSError) and err.errno is not None:
             raise  # the system's own: there is no such file, or the disk fails
-        why = next(iter(str(err).splitlines()), "") or type(err).__name__
-        raise SchemaError(f"{os.fspath(path)}: not a Parquet file, or damaged ({why})") from None
+        raise SchemaError(f"{os.fspath(path)}: not a Parquet file, or damaged ({first_line(err)})") from None
 
 
 def read(
@@ -133,7 +133,7 @@ def arrow_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, ValueError, TypeError) as err:
-        why = next(iter(str(err).splitlines()), "") or type(err).__name__
+        why = first_line(err)
         raise SchemaError(f"{os.fspath(path)}: a column cannot be stored as Parquet ({why})") from None
 
 

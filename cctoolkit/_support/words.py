@@ -13,6 +13,7 @@ __all__ = [
     "did_you_mean",
     "endpoint",
     "few",
+    "first_line",
     "flow_name",
     "format_bytes",
     "format_percent",
@@ -115,6 +116,12 @@ def few(names: Sequence[str], most: int = 10) -> str:
     """``a, b, c``; with more than `most` names, the first ones and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {plural(rest, 'other')}" if rest > 0 else "")
+
+
+def first_line(err: BaseException, otherwise: str = "") -> str:
+    """The first line of a library's error message, without the whole input; of an empty one, its type's name."""
+    text = next(iter(str(err).splitlines()), "") or otherwise or type(err).__name__
+    return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
 
 
 def printable(text: object) -> str:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from .._support.words import first_line
 from ..errors import CCToolkitError, ParameterError
 from .memory import BASE_BYTES, Memory
 
@@ -59,7 +60,7 @@ def connected(
             try:
                 client = distributed.Client(scheduler, timeout="10s")
             except (OSError, ValueError, TimeoutError) as err:
-                raise ParameterError(f"scheduler: no answer from {scheduler} ({_first_line(err)})") from None
+                raise ParameterError(f"scheduler: no answer from {scheduler} ({first_line(err)})") from None
             stack.enter_context(client)
             limit = _enough(memory_bytes or _smallest_worker(client), "more memory for each (--memory)")
         else:
@@ -94,10 +95,6 @@ def _smallest_worker(client: Any) -> int:
     if not limits or not min(limits):
         raise CCToolkitError("the cluster's workers have no memory limit: give one (--memory)")
     return int(min(limits) / _SLACK)
-
-
-def _first_line(err: BaseException) -> str:
-    return next(iter(str(err).splitlines()), type(err).__name__)
 
 
 def _enough(limit_bytes: int, remedy: str) -> int:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from .._support.version import __version__
 from .._support.waiting import progress_bar
+from .._support.words import first_line
 from ..errors import CCToolkitError, ParameterError
 from .cca import BatchClassifier, classify
 from .cluster import connected
@@ -178,7 +179,7 @@ def _line(err: BaseException) -> str:
         return f"{err.filename}: {err.strerror}" if err.filename else str(err.strerror or err)
     if isinstance(err, CCToolkitError):  # a line; a newline in it is of a file's name
         return str(err)
-    return next(iter(str(err).splitlines()), type(err).__name__)
+    return first_line(err)
 
 
 class _Batch:

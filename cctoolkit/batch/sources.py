@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._support.words import printable
+from .._support.words import first_line, printable
 from ..capture.mawi import fetch_mawi, mawi_path
 from ..errors import CaptureFormatError, DatasetUnavailableError, ParameterError
 
@@ -185,12 +185,14 @@ def _as_our_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as err:
-        text = next(iter(str(err).splitlines()), "")
+        why = first_line(err)
         if isinstance(err, FileNotFoundError):
-            why = err.__cause__  # fsspec raises the same if it cannot connect
-            known = why is None or isinstance(why, FileNotFoundError)
-            text = "not found" if known else next(iter(str(why).splitlines()), "not found")
-        raise DatasetUnavailableError(f"{url}: {text or type(err).__name__}") from None
+            cause = err.__cause__  # fsspec raises the same if it cannot connect
+            if cause is None or isinstance(cause, FileNotFoundError):
+                why = "not found"
+            else:
+                why = first_line(cause, "not found")
+        raise DatasetUnavailableError(f"{url}: {why}") from None
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from .._support.atomic import replacing
 from .._support.locks import try_lock
 from .._support.version import __version__
 from .._support.waiting import progress_bar
+from .._support.words import first_line
 from ..errors import DatasetUnavailableError
 
 __all__ = ["fetch_file"]
@@ -207,5 +208,4 @@ def _reason(error: Exception) -> str:
         if not isinstance(inner, Exception) or inner is cause:
             break
         cause = inner
-    text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-    return f"cannot download ({text}); is the network up?"
+    return f"cannot download ({first_line(cause)}); is the network up?"

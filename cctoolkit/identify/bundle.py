@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._support.arguments import first_line, floats, number, shown, whole
+from .._support.arguments import floats, number, shown, whole
 from .._support.atomic import replacing
 from .._support.documents import read_file, read_json
 from .._support.version import __version__
-from .._support.words import printable
+from .._support.words import first_line, printable
 from ..analysis.limits import NAMEABLE, flow_limits
 from ..errors import ParameterError, SchemaError
 from ..schema import SLOTS
@@ -283,7 +283,7 @@ class Model:
         except SchemaError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
-            why = f"{err} is missing" if isinstance(err, KeyError) else first_line(err, type(err).__name__)
+            why = f"{err} is missing" if isinstance(err, KeyError) else first_line(err)
             raise SchemaError(f"{folder / _ABOUT}: not a valid model description ({why})") from None
         self._of_summaries = self.about["preparation"] == "summaries"
         self.any_length = any(network["slots"] is None for network in self._networks)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from .._support.algorithm.origin import is_ours
-from .._support.arguments import first_line
-from .._support.words import did_you_mean
+from .._support.words import did_you_mean, first_line
 from ..cca import Cca
 from ..errors import CCToolkitError, ParameterError
 

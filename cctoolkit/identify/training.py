@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from .._support.atomic import replacing
 from .._support.waiting import progress_bar
+from .._support.words import first_line
 from ..errors import ParameterError
 
 __all__ = ["Recipe", "device_named", "train_network"]
@@ -209,7 +210,7 @@ def device_named(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as err:
-        raise ParameterError(f"device: {name}: {str(err).splitlines()[0]}") from None
+        raise ParameterError(f"device: {name}: {first_line(err)}") from None
 
 
 def _converged(state: _State, recipe: Recipe) -> bool:

@@ -18,11 +18,12 @@ import numpy as np
 import pandas as pd
 
 from .._support import arguments, parquet
-from .._support.arguments import MOST_CHARACTERS, first_line, short_text, whole
+from .._support.arguments import MOST_CHARACTERS, short_text, whole
 from .._support.atomic import check_target, replacing, replacing_files, replacing_folder
 from .._support.csv import read_csv, write_csv
 from .._support.documents import read_json
 from .._support.version import __version__
+from .._support.words import first_line
 from ..capture.keys import CaptureMeta, FlowKeys
 from ..capture.model import Capture
 from ..errors import ParameterError, SchemaError

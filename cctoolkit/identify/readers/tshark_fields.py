@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ..._support.kernels import kernel
+from ..._support.words import first_line
 from ...capture.flow_ids import FlowIds
 from ...capture.headers import (
     COUNTS,
@@ -312,7 +313,7 @@ class _Cells:
         except OSError as err:
             if not os.path.isfile(self.path):
                 raise
-            raise SchemaError(f"{self.path}: {str(err).splitlines()[0]}") from None
+            raise SchemaError(f"{self.path}: {first_line(err)}") from None
         if b"\0" in head:
             raise SchemaError(
                 f"{self.path}: not text, expected what tshark -T fields prints (read_capture reads captures)"
@@ -351,7 +352,7 @@ class _Cells:
                     ),
                 )
         except (pa.ArrowInvalid, OSError) as err:
-            raise SchemaError(f"{self.path}: {str(err).splitlines()[0]}") from None
+            raise SchemaError(f"{self.path}: {first_line(err)}") from None
         n = table.num_rows
         if len(bad) == 1 and bad[0][0] == n + self._first_line and bad[0][1] < len(self._names):
             self.truncated = True
