@@ -32,6 +32,7 @@ from typing import no_type_check
 import numpy as np
 
 from .._support.kernels import inlined
+from ..capture.protocols import ACK, FIN, RST, SYN
 
 __all__ = ["COPY_NS", "LONGEST_HALF_NS", "OPENING", "is_syn", "take_ack", "take_answer", "take_syn"]
 
@@ -68,14 +69,12 @@ _UNCERTAIN = 64  # which SYN the SYN/ACK answers
 _BACKWARDS = 128  # the clock was set back between SYN and SYN/ACK
 _OTHER_DATA = 256  # the other side sent something before, or without, its SYN/ACK
 
-_FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
-
 
 @inlined
 @no_type_check  # numba types it
 def is_syn(flags):
     """Whether a segment opens a connection."""
-    return flags & (_SYN | _ACK | _RST) == _SYN
+    return flags & (SYN | ACK | RST) == SYN
 
 
 @inlined
@@ -132,7 +131,7 @@ def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
         The segment's fields; timestamps are 0 where there are none.
     """
     bits = np.int64(opening.bits)
-    if flags & (_SYN | _ACK | _RST) != _SYN | _ACK or (ack != opening.first and ack != opening.first_data):
+    if flags & (SYN | ACK | RST) != SYN | ACK or (ack != opening.first and ack != opening.first_data):
         if bits & _ANSWERED == 0:
             opening.bits = bits | _OTHER_DATA
         return
@@ -189,8 +188,8 @@ def take_ack(opening, now, seq, ack, flags, payload_bytes, tsecr):
     """
     bits = np.int64(opening.bits)
     rtt_ns = now - opening.syn_ns
-    done = flags & (_SYN | _ACK | _RST) == _ACK and (seq == opening.first or seq == opening.first_data)
-    certain = done and flags & _FIN == 0 and payload_bytes == 0
+    done = flags & (SYN | ACK | RST) == ACK and (seq == opening.first or seq == opening.first_data)
+    certain = done and flags & FIN == 0 and payload_bytes == 0
     if bits & _ANSWERED != 0:
         took = now - opening.answer_ns
         if took < 0 or bits & _BACKWARDS != 0:

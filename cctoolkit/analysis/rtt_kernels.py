@@ -21,6 +21,7 @@ import numpy as np
 from .._support.kernels import inlined, kernel
 from ..capture._load import le32, le64, prefetch
 from ..capture._store import put_le32, put_le64
+from ..capture.protocols import ACK, RST, SYN
 from .handshake import OPENING, is_syn, take_ack, take_answer, take_syn
 
 __all__ = [
@@ -47,8 +48,6 @@ __all__ = [
     "seq_ack",
     "timestamps",
 ]
-
-FIN, SYN, RST, ACK = 1, 2, 4, 16
 
 #: Nothing in TCP is further apart: the largest window is 2**30 bytes (RFC 7323, section 2.3).
 FAR = 1 << 30

@@ -29,6 +29,7 @@ from ..analysis.rtt import RttPairing
 from ..analysis.slots import SlotTable
 from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
+from ..capture.protocols import TCP
 from ..capture.reader import DAMAGE_NOTE, iter_capture
 from ..errors import CaptureFormatError, CCToolkitError, TruncatedCaptureWarning
 from ..schema import FLOWS
@@ -309,7 +310,7 @@ class _Piece:
         slot_ns = round(self.dataset.settings.slot_ms * 1e6)
         most = self.memory.slot_rows()
         slots = (self.long["last_ts_ns"] - self.long["first_ts_ns"]).to_numpy() // slot_ns + 2
-        rows = np.where(self.long["protocol"] == 6, slots, 0) + slots * slot_ns // 1_000_000_000 + 2
+        rows = np.where(self.long["protocol"] == TCP, slots, 0) + slots * slot_ns // 1_000_000_000 + 2
         if rows.max() > most:
             raise CCToolkitError(
                 f"flow {self.long['flow_id'][int(rows.argmax())]} has {rows.max():,} slots, but only {most:,} "

@@ -8,6 +8,7 @@ import pandas as pd
 from .._support.kernels import kernel
 from .._support.state import grown
 from ..capture.keys import FlowKeys
+from ..capture.protocols import ACK, RST, SYN, TCP, UDP
 from ..errors import ParameterError
 from .tables import TABLES
 
@@ -17,7 +18,6 @@ _COUNTED = [name for name in TABLES["seconds"] if name not in ("second", "start_
 _PACKETS, _BYTES, _PAYLOAD, _TCP_PACKETS, _TCP_BYTES, _UDP_PACKETS, _UDP_BYTES, _ECT, _CE, _SYNS, _RESETS, _NEW = (
     range(len(_COUNTED))
 )  # fmt: skip
-_TCP, _UDP = 6, 17
 _MOST = 10_000_000
 
 
@@ -51,13 +51,13 @@ def _count(ts, flow_id, wire, payload, ecn, tcp_flags, protocol, next_flow, orig
         s[_BYTES] += wire[i]
         s[_PAYLOAD] += payload[i]
         kind = protocol[flow_id[i]]
-        if kind == _TCP:
+        if kind == TCP:
             s[_TCP_PACKETS] += 1
             s[_TCP_BYTES] += wire[i]
             flags = tcp_flags[i]
-            s[_SYNS] += flags & 18 == 2
-            s[_RESETS] += flags & 4 != 0
-        elif kind == _UDP:
+            s[_SYNS] += flags & (SYN | ACK) == SYN
+            s[_RESETS] += flags & RST != 0
+        elif kind == UDP:
             s[_UDP_PACKETS] += 1
             s[_UDP_BYTES] += wire[i]
         s[_ECT] += ecn[i] != 0

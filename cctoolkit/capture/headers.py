@@ -46,6 +46,18 @@ from .encapsulation import (
     has_no_ip,
     in_udp,
 )
+from .protocols import (
+    AUTHENTICATION_HEADER,
+    DCCP,
+    FRAGMENT_HEADER,
+    ICMP,
+    ICMPV6,
+    NO_NEXT_HEADER,
+    SCTP,
+    TCP,
+    UDP,
+    UDP_LITE,
+)
 
 __all__ = ["COUNTS", "KEY_WORDS", "PacketColumns", "decode_headers", "flow_hash", "link_name"]
 
@@ -103,10 +115,6 @@ COUNTS = (
     _TUNNELLED,
     _OTHER_LINK,
 ) = range(len(COUNTS))
-
-# IP protocol numbers.
-ICMP, TCP, UDP, DCCP, FRAGMENT_HEADER, AUTHENTICATION_HEADER = 1, 6, 17, 33, 44, 51
-ICMPV6, NO_NEXT_HEADER, SCTP, UDP_LITE = 58, 59, 132, 136
 
 # By IP protocol. Tables, because a chain of comparisons becomes an indirect jump (measured: 4 % slower).
 _HAS_PORTS = np.zeros(256, np.bool_)  # at the start of its header, where TCP and UDP have them

@@ -1,4 +1,4 @@
-"""IP protocol numbers and their IANA keywords."""
+"""Numbers in headers: IP protocols, with their IANA keywords, and the flags of TCP."""
 
 from __future__ import annotations
 
@@ -8,25 +8,32 @@ from ..errors import ParameterError
 
 __all__ = ["protocol_name", "protocol_number"]
 
+# IP protocol numbers.
+ICMP, TCP, UDP, DCCP, FRAGMENT_HEADER, AUTHENTICATION_HEADER = 1, 6, 17, 33, 44, 51
+ICMPV6, NO_NEXT_HEADER, SCTP, UDP_LITE = 58, 59, 132, 136
+
+# Flags of a TCP header, as in the column ``tcp_flags``.
+FIN, SYN, RST, PSH, ACK, URG, ECE, CWR, AE = (1 << bit for bit in range(9))
+
 PROTOCOL_NAMES = {
     0: "HOPOPT",
-    1: "ICMP",
+    ICMP: "ICMP",
     2: "IGMP",
     4: "IPIP",
-    6: "TCP",
-    17: "UDP",
-    33: "DCCP",
+    TCP: "TCP",
+    UDP: "UDP",
+    DCCP: "DCCP",
     41: "IPv6",
     47: "GRE",
     50: "ESP",
-    51: "AH",
-    58: "ICMPv6",
+    AUTHENTICATION_HEADER: "AH",
+    ICMPV6: "ICMPv6",
     89: "OSPF",
     103: "PIM",
     112: "VRRP",
     115: "L2TP",
-    132: "SCTP",
-    136: "UDPLite",
+    SCTP: "SCTP",
+    UDP_LITE: "UDPLite",
 }
 
 

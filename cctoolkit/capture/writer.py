@@ -48,9 +48,10 @@ from ..errors import ParameterError, SchemaError
 from ..schema import PACKETS, SACKS
 from ._load import be32, be64
 from ._store import put_be16, put_be32, put_be64, put_le32, put_le64
-from .headers import NO_NEXT_HEADER, PacketColumns
+from .headers import PacketColumns
 from .keys import FlowKeys, check_keys
 from .pcap import MAX_FRAME_BYTES
+from .protocols import NO_NEXT_HEADER
 from .source import zstd
 
 __all__ = ["LINK_ETHERNET", "LINK_RAW", "PcapWriter", "write_frames", "write_pcap"]

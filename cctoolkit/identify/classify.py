@@ -18,6 +18,7 @@ from ..analysis.slots import SlotTable
 from ..analysis.tap_comparison import TapComparer, check_egress
 from ..capture.filtering import selected
 from ..capture.model import Capture
+from ..capture.protocols import TCP
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..capture.source import reads_twice
@@ -165,7 +166,7 @@ def classify_flows(
     )
     times = ("first_ts_ns", "last_ts_ns")
     flows = arguments.table("flows", flows, numbers, ("src", "dst"), whole=times, error=SchemaError)
-    flows = flows[flows["protocol"] == 6]
+    flows = flows[flows["protocol"] == TCP]
     payload = flows[["payload_fwd", "payload_rev"]].max(axis=1)
     flows = flows.assign(payload_bytes=payload.astype("int64"))[payload >= max(min_bytes, 1)]
     flows = flows.sort_values("first_ts_ns", kind="stable")
@@ -278,7 +279,7 @@ def _tcp_flows(parts: Iterator[Capture]) -> pd.DataFrame:
         statistics.update(part)
         keys.add(part.keys)
     everything = keys.all()
-    return statistics.result(everything.take(everything.protocol == 6))
+    return statistics.result(everything.take(everything.protocol == TCP))
 
 
 def _stretches(flows: pd.DataFrame, limit_ns: int) -> Iterator[pd.DataFrame]:

@@ -10,6 +10,7 @@ import numpy as np
 from .._support.kernels import kernel
 from ..analysis.flows import segment_kinds
 from ..capture.model import Capture, columns_of
+from ..capture.protocols import ACK, FIN, RST, SYN
 from ..errors import ParameterError
 from ..schema import PACKETS
 from .source import Names, seconds_since, start_of
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 __all__ = ["Sequence", "bytes_in_flight", "sequence_of", "time_sequence"]
-
-_FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 
 #: Kinds of packets in :func:`_unwrap`.
 OTHER, SEGMENT, PURE_ACK = 0, 1, 2
@@ -64,16 +63,16 @@ def _unwrap(seq, ack, tcp_flags, payload_bytes, from_sender, kind, start, end, h
     floor = np.int64(-1)
     for i in range(seq.size):
         flags = tcp_flags[i]
-        if flags != 0 and not flags & _RST:
+        if flags != 0 and not flags & RST:
             if from_sender[i]:
                 if base < 0:
                     base = np.int64(seq[i])
                 near = (np.int64(seq[i]) - base - top) & 0xFFFFFFFF
                 kind[i] = SEGMENT
                 start[i] = top + near - ((near >> 31) << 32)
-                end[i] = start[i] + np.int64(payload_bytes[i]) + ((flags & _SYN) >> 1) + (flags & _FIN)
+                end[i] = start[i] + np.int64(payload_bytes[i]) + ((flags & SYN) >> 1) + (flags & FIN)
                 top = max(top, end[i])
-            elif flags & _ACK:
+            elif flags & ACK:
                 if base < 0:
                     base = np.int64(ack[i])
                 near = (np.int64(ack[i]) - base - top) & 0xFFFFFFFF
@@ -186,7 +185,7 @@ def sequence_of(cap: Any, flow_id: int, direction: int | None = None) -> Sequenc
     scale = _window_scale(cap, flow_id, direction)
     window = columns["window"][rows].astype(np.int64)
     if scale is not None:
-        window = np.where(flags & _SYN, window, window << scale)  # a SYN's own window is never scaled
+        window = np.where(flags & SYN, window, window << scale)  # a SYN's own window is never scaled
     time_s = seconds_since(columns["ts_ns"][rows], start_of(cap, columns["ts_ns"]))
     order = np.argsort(time_s, kind="stable")  # several capture queues can hand packets over out of order
     return Sequence(
@@ -203,8 +202,8 @@ def sequence_of(cap: Any, flow_id: int, direction: int | None = None) -> Sequenc
         acked=acked[order],
         edge=np.where(ack, end + window, -1)[order],
         scaled=scale is not None,
-        syn=((flags & _SYN) != 0)[order],
-        fin=((flags & _FIN) != 0)[order],
+        syn=((flags & SYN) != 0)[order],
+        fin=((flags & FIN) != 0)[order],
     )
 
 

@@ -14,6 +14,7 @@ from .._support.options import CommandGroup
 from .._support.terminal import listing, say, say_beside, show
 from .._support.words import format_bytes, format_rate, format_time_ns
 from ..capture.options import CaptureArgument, TrustTapsOption, end_without_packets, selecting
+from ..capture.protocols import TCP
 from ..errors import ParameterError
 from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput, command_provenance
 
@@ -211,7 +212,7 @@ def _flow_listing(table: pd.DataFrame, sort: SortBy) -> Any:
             "received": table["bytes_rev"].map(format_bytes),
             "seconds": seconds.map("{:.3f}".format),
             "rate": (size / seconds.where(seconds > 0)).map(format_rate, na_action="ignore"),
-            "retransmits": retransmits.astype("Int64").where(table["protocol"] == 6),
+            "retransmits": retransmits.astype("Int64").where(table["protocol"] == TCP),
             "RTT min": rtt("min"),
             "median": rtt("median"),
         }

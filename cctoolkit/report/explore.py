@@ -11,7 +11,7 @@ import pandas as pd
 from .. import plot
 from .._support.words import endpoint
 from ..analysis.rtt import rtt_samples
-from ..capture.protocols import protocol_name, protocol_number
+from ..capture.protocols import TCP, protocol_name, protocol_number
 from ..errors import ParameterError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Explorer", "explore"]
 
 _ROWS = 500  # options of the table: a browser's list becomes slow with many thousands
-_TCP = 6
 _FLOWS = 12  # plotted at once: more cannot be told apart
 _ORDERS = {
     "bytes": lambda f: -(f.bytes_fwd + f.bytes_rev),
@@ -334,7 +333,7 @@ class Explorer:
             plot.rtt(self._samples, self.cap, flows=flows, between_s=between_s),
         ]
         keys = self.cap.keys
-        if keys.protocol[np.searchsorted(keys.flow_id, self.detail.value)] == _TCP:
+        if keys.protocol[np.searchsorted(keys.flow_id, self.detail.value)] == TCP:
             figures += [
                 one_flow(self.cap, self.detail.value, _DIRECTIONS[self.direction.value], between_s=between_s)
                 for one_flow in (plot.bytes_in_flight, plot.time_sequence)

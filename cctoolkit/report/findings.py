@@ -16,6 +16,7 @@ import pandas as pd
 
 from .._support.words import flow_name, format_bytes, format_percent, format_rate, format_time_ns
 from ..analysis.flows import retransmitted_share, segment_kinds
+from ..capture.protocols import TCP
 from . import bottleneck
 from .sketch import Sketch, bars_over_time
 from .summary import BESIDE, QUEUE_BYTES, QUEUE_TARGET_NS, data_direction
@@ -446,7 +447,7 @@ def _retransmissions(s: Summary) -> Finding | None:
         else f" among the {t['segments']}"
     )
     text += " TCP segments sent"
-    top = s.top[s.top["protocol"] == 6].set_index("flow_id")
+    top = s.top[s.top["protocol"] == TCP].set_index("flow_id")
     again = top["retransmits_fwd"] + top["retransmits_rev"]
     worst = None
     if again.sum():
@@ -488,7 +489,7 @@ def _losses_and_retransmissions(s: Summary) -> Finding | None:
     """With two taps, the queue's losses beside the retransmissions of the same flows."""
     if s.two_taps is None or s.two_taps.beside >= BESIDE:
         return None
-    top = s.top[s.top["protocol"] == 6].set_index("flow_id")
+    top = s.top[s.top["protocol"] == TCP].set_index("flow_id")
     loss = s.two_taps.queue_loss
     loss = loss[loss["flow_id"].isin(top.index)]
     lost, again = int(loss["packets_lost"].sum()), 0

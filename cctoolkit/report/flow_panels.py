@@ -9,6 +9,7 @@ import numpy as np
 from .. import plot
 from .._support.words import format_time_ns
 from ..analysis.rtt import rtt_samples
+from ..capture.protocols import TCP
 from .figures import cbiq
 from .summary import Summary, each
 from .time_axis import BusyAxis, TimeAxis
@@ -20,7 +21,6 @@ __all__ = ["flow_panels"]
 
 #: Of one kind in one figure: a dozen flows travel with every page.
 POINTS = 600
-_TCP = 6
 _HEIGHTS = {"sequence": 300, "rtt": 170, "flight": 170, "cbiq": 150, "throughput": 220}
 
 
@@ -46,7 +46,7 @@ def _panel(s: Summary, flow: Any) -> go.Figure:
     if cut:  # draw without the silences, so that thinning keeps what is between them
         mine.columns["ts_ns"] = s.idle.to_busy(mine.columns["ts_ns"])
     drawn: dict[str, go.Figure] = {}
-    if flow.protocol == _TCP and mine.columns["tcp_flags"].any():
+    if flow.protocol == TCP and mine.columns["tcp_flags"].any():
         side = int(flow.data_direction)
         drawn["sequence"] = plot.time_sequence(mine, flow.flow_id, side, points=POINTS)
         samples = rtt_samples(alone).assign(flow_id=np.uint32(flow.flow_id))

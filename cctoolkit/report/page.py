@@ -26,7 +26,7 @@ from .._support.words import (
 )
 from ..analysis.flows import retransmitted_share
 from ..capture.model import Capture
-from ..capture.protocols import protocol_name
+from ..capture.protocols import TCP, protocol_name
 from ..identify.probabilities import format_cca
 from ..plot.style import line_of
 from .figures import as_json, figures, worth_a_curve
@@ -445,7 +445,7 @@ def _flow_rows(s: Summary, flows: pd.DataFrame) -> list[list[Cell | str]]:
         lasted_ns = flow.last_ts_ns - flow.first_ts_ns
         size = flow.bytes_rev if more_rev else flow.bytes_fwd
         rate = size / (lasted_ns / 1e9) if lasted_ns else None
-        tcp = flow.protocol == 6
+        tcp = flow.protocol == TCP
         again = flow.retransmits_fwd + flow.retransmits_rev
 
         def if_tcp(cell: Cell, tcp: bool = tcp) -> Cell:

@@ -23,7 +23,7 @@ from ..analysis.tap_comparison import TapComparison, check_egress, compare_taps
 from ..capture.filtering import masks, selected
 from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
-from ..capture.protocols import protocol_name
+from ..capture.protocols import TCP, UDP, protocol_name
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..capture.source import reads_twice
@@ -725,7 +725,7 @@ def _totals(flows: pd.DataFrame) -> dict[str, int]:
     def both(name: str, rows: Any = slice(None)) -> int:
         return int(flows[f"{name}_fwd"][rows].sum() + flows[f"{name}_rev"][rows].sum())
 
-    tcp = flows["protocol"] == 6
+    tcp = flows["protocol"] == TCP
     return {
         "flows": len(flows),
         "tcp_flows": int(tcp.sum()),
@@ -749,7 +749,7 @@ def _totals(flows: pd.DataFrame) -> dict[str, int]:
 
 
 def _count_one_direction(flows: pd.DataFrame) -> dict[str, int]:
-    tcp = flows[_VOLUME][flows["protocol"] == 6]
+    tcp = flows[_VOLUME][flows["protocol"] == TCP]
     packets, size = tcp["packets_fwd"] + tcp["packets_rev"], tcp["bytes_fwd"] + tcp["bytes_rev"]
     one = (tcp["packets_fwd"] == 0) | (tcp["packets_rev"] == 0)
     return {
@@ -806,7 +806,7 @@ def _protocols(flows: pd.DataFrame, ip_version: np.ndarray) -> pd.DataFrame:
 
 
 def _services(flows: pd.DataFrame, saw_syn: np.ndarray) -> pd.DataFrame:
-    has_ports = flows["protocol"].isin([6, 17]).to_numpy()
+    has_ports = flows["protocol"].isin([TCP, UDP]).to_numpy()
     of = flows[["protocol", "sport", "dport", *_VOLUME]][has_ports]
     port = np.where(saw_syn[has_ports], of["dport"], np.minimum(of["sport"], of["dport"]))
     counted = pd.DataFrame(

@@ -26,6 +26,7 @@ import numpy as np
 from .._support.kernels import kernel
 from .._support.layout import same_layout
 from .._support.state import grown
+from ..capture.protocols import TCP, UDP
 
 if TYPE_CHECKING:
     from ..capture.keys import FlowKeys
@@ -41,8 +42,8 @@ HISTOGRAM_SUBBINS = 32
 
 _OTHER, _TCP, _UDP = 0, 1, 2
 _KIND_OF_PROTOCOL = np.zeros(256, np.uint8)
-_KIND_OF_PROTOCOL[6] = _TCP
-_KIND_OF_PROTOCOL[17] = _UDP
+_KIND_OF_PROTOCOL[TCP] = _TCP
+_KIND_OF_PROTOCOL[UDP] = _UDP
 
 # Why the kernel stopped before the end of a batch: something rare that Python does better.
 _DONE, _OUT_OF_BINS, _OUT_OF_SLOTS, _OUT_OF_ROOM = 0, 1, 2, 3

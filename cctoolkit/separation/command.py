@@ -13,6 +13,7 @@ from .._support.ranges import LEAST_MBPS, LEAST_MS, LEAST_S, MOST_MBPS
 from .._support.terminal import listing, note, say, show, write
 from .._support.words import format_bytes, plural
 from ..capture.options import CaptureArgument, end_without_packets, selecting
+from ..capture.protocols import TCP
 from ..errors import ParameterError
 from ..schema.output import Format, FormatOption, OutputFileOption, TableOutput
 
@@ -164,7 +165,7 @@ def separate(
                 "timestamp wrong? (--start and --stop choose packets)"
             )
         metrics = meter.metrics(watched.seconds)
-        long_flows = metrics[metrics.is_long & (metrics.protocol == 6)]
+        long_flows = metrics[metrics.is_long & (metrics.protocol == TCP)]
         known = long_flows.rtt_ms.dropna()
         k = k or (choose_k(known.to_numpy()) if len(known) else 1)
         controller = controller_of(k, watched.busiest.mbps if rate is None else rate)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..capture.protocols import UDP
 from ..errors import ParameterError, SchemaError
 from .buffers import stanford_buffer_bytes
 from .controller import Controller
-from .meters import UDP
 
 __all__ = ["BufferResizing", "CcaSeparation"]
 

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ..capture.protocols import UDP
 from ..errors import ParameterError, SchemaError
 from .buffers import bdp_bytes, stanford_buffer_bytes
 from .jenks import IncrementalClasses, gvf_of
-from .meters import LONG_BYTES, METRICS, UDP, RunMeter
+from .meters import LONG_BYTES, METRICS, RunMeter
 
 if TYPE_CHECKING:
     from ..scenario import Scenario

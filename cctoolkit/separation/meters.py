@@ -12,6 +12,7 @@ import pandas as pd
 from .._support.state import grown
 from ..analysis.rtt import RttPairing
 from ..capture.model import Capture
+from ..capture.protocols import TCP, UDP
 from ..errors import ParameterError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ METRICS = (
     "offered_mbps",  # recently arriving at the bottleneck
     "is_long",  # has carried more than the threshold (10 MB in the paper)
 )
-TCP, UDP = 6, 17
 #: Threshold of the paper for long flows.
 LONG_BYTES = 10_000_000
 

@@ -30,6 +30,7 @@ from .._support.version import __version__
 from ..analysis.metrics.delay import queue_delay
 from ..capture.model import Capture
 from ..capture.pcap import HEADER_BYTES, frame_pcap, parse_pcap_header
+from ..capture.protocols import TCP, UDP
 from ..capture.reader import read_capture
 from ..scenario.run import LABELS, renumbered
 from .errors import TestbedError
@@ -146,7 +147,7 @@ def _labels(plan: Plan, results: TrafficResults) -> pd.DataFrame:
             "dst": [f.sink_address for f in plan.flows],
             "sport": np.array([f.source_port for f in plan.flows], np.uint16),
             "dport": np.array([f.sink_port for f in plan.flows], np.uint16),
-            "protocol": np.where(tcp, 6, 17).astype(np.uint8),
+            "protocol": np.where(tcp, TCP, UDP).astype(np.uint8),
             "kind": ["udp" if f.is_udp else "bulk" if f.bytes is None else "transfer" for f in specs],
             "data_from": "src",
             "cca": flows.cca.where(tcp, ""),

@@ -11,6 +11,7 @@ from ..._support.arguments import floats
 from ..._support.kernels import kernel
 from ..._support.state import grown
 from ...capture.model import columns_of
+from ...capture.protocols import ACK, FIN, RST, SYN
 from ..sequence import ahead
 
 __all__ = ["FlowCompletion", "cdf", "flow_completion_times"]
@@ -47,12 +48,12 @@ def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
         state = states[way]
         if state.first_ts == 0:
             state.first_ts = ts[i] + 1
-        if flags & 18 == 2:  # SYN without ACK
+        if flags & (SYN | ACK) == SYN:
             state.seen |= _SYN
         p = np.int64(payload[i])
         begin = np.int64(seq[i]) + ((flags >> 1) & 1)
         end = begin + p
-        if (p != 0 or flags & 2) and not state.seen & _BASE:
+        if (p != 0 or flags & SYN) and not state.seen & _BASE:
             state.seen |= _BASE
             state.end = begin & 0xFFFFFFFF
         if p != 0:
@@ -64,9 +65,9 @@ def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
                 state.seen &= ~_DONE
                 if state.seen & _ACK and ahead(np.int64(state.ack), end) >= 0:
                     state.seen |= _DONE  # captured after its ACK
-        if flags & 1 and (not state.seen & _BASE or ahead(end, np.int64(state.end)) >= 0):
+        if flags & FIN and (not state.seen & _BASE or ahead(end, np.int64(state.end)) >= 0):
             state.seen |= _FIN
-        if flags & 20 == 16:  # ACK without RST
+        if flags & (ACK | RST) == ACK:
             other = states[way ^ np.uint64(1)]
             a = np.int64(ack[i])
             if not other.seen & _ACK or ahead(a, np.int64(other.ack)) > 0:

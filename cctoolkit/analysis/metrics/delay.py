@@ -11,6 +11,7 @@ import pandas as pd
 from ..._support.arguments import positive_ns
 from ..._support.kernels import kernel
 from ...capture.model import columns_of
+from ...capture.protocols import FIN, SYN
 from ..rtt import rtt_samples
 from ..taps import FATE, LOST, UNKNOWN, PacketMatcher, TapPair
 
@@ -406,7 +407,8 @@ def split_rtts(came_in: Mapping[str, np.ndarray], rtts: pd.DataFrame, delays: pd
     """:func:`rtt_split` from the ingress tap's packets, their RTT samples and their delays."""
     segment = came_in["tcp_flags"] != 0
     way = came_in["flow_id"].astype(np.int64) * 2 + came_in["direction"]
-    end = came_in["seq"].astype(np.int64) + came_in["payload_bytes"] + ((came_in["tcp_flags"] & 3) != 0)
+    numbered = (came_in["tcp_flags"] & (SYN | FIN)) != 0
+    end = came_in["seq"].astype(np.int64) + came_in["payload_bytes"] + numbered
     packets = pd.DataFrame(
         {"way": way, "ts_ns": came_in["ts_ns"], "end": end % 2**32, "ack": came_in["ack"].astype(np.int64)}
     )

@@ -13,6 +13,7 @@ from ..._support.arguments import positive_ns
 from ..._support.kernels import kernel
 from ..._support.state import grown
 from ...capture.model import columns_of
+from ...capture.protocols import ACK, FIN, RST, SYN
 from ...errors import ParameterError
 from ..sequence import ahead
 from ..taps import wanted_flows
@@ -121,7 +122,7 @@ def _collect(
             continue
         begin = np.int64(seq[i]) + ((flags >> 1) & 1)  # a SYN takes one number; data begin after it
         end = begin + p
-        if p != 0 or flags & 2:
+        if p != 0 or flags & SYN:
             if not state.seen & _HAS_END:
                 state.seen |= _HAS_END
                 state.end = end & 0xFFFFFFFF
@@ -138,10 +139,10 @@ def _collect(
             if not state.seen & _HAS_ACK:  # acknowledged bytes are counted from the first byte seen
                 state.seen |= _HAS_ACK
                 state.ack = begin & 0xFFFFFFFF
-        if flags & 1:
+        if flags & FIN:
             state.seen |= _HAS_FIN
             state.fin = end & 0xFFFFFFFF
-        if flags & 20 == 16:  # ACK without RST
+        if flags & (ACK | RST) == ACK:
             other = states[way ^ np.uint64(1)]
             a = np.int64(ack[i])
             if not other.seen & _HAS_ACK:

@@ -18,6 +18,7 @@ from typing import no_type_check
 import numpy as np
 
 from ..._support.kernels import kernel, part
+from ..protocols import ACK, CWR, ECE, FIN, PSH, RST, SYN
 
 # ---- constants of the model; cctoolkit.capture.synth.mawi explains them
 SCAN, PROBE, DNS, UDP, QUIC, WEB, LONG = range(7)
@@ -49,8 +50,6 @@ ORDINARY, RETRANSMITTED, FILLED, REORDERED = range(4)
 
 # What a flow does in its next call.
 _REQUEST, _ROUND, _CLOSE = range(3)
-
-_FIN, _SYN, _RST, _PSH, _ACK, _ECE, _CWR = 1, 2, 4, 8, 16, 64, 128
 
 #: The most packets one call can make: data, an ACK for each, and the close of the flow.
 MARGIN = 2 * MAX_WINDOW_SEGMENTS + 64
@@ -380,7 +379,7 @@ def _emit(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr, ev
     header = 34 if f.ip_version == 4 else 54
     if f.protocol == 6:
         header += 20
-        if flags & _SYN:
+        if flags & SYN:
             header += (4 if f.mss[d] else 0) + (4 if f.window_scale[d] != 255 else 0)
             header += 4 if f.sack and not f.has_ts else 0
         header += 12 if f.has_ts else 0
@@ -398,7 +397,7 @@ def _emit(f, c, pool, heads, d, t, stamp_ns, seq, ack, flags, payload, tsecr, ev
     p.payload = payload
     p.wire = max(header + payload, 60)
     p.window = (
-        0 if f.protocol != 6 or flags & _RST else 64_240 if flags & _SYN and f.kind != SCAN else f.window[d]
+        0 if f.protocol != 6 or flags & RST else 64_240 if flags & SYN and f.kind != SCAN else f.window[d]
     )
     p.flags = flags
     p.direction = d
@@ -445,14 +444,14 @@ def _born(f, c, pool, heads, t):
     """Emit the first packets of a flow; return whether there will be more."""
     a, b = f.rtt_ns[0], f.rtt_ns[1]
     if f.kind == SCAN:
-        _send(f, c, pool, heads, 0, t, t, f.seq[0], 0, _SYN, 0, 0)
+        _send(f, c, pool, heads, 0, t, t, f.seq[0], 0, SYN, 0, 0)
         if f.answered:
             t += b + _late(f, 1)
-            _send(f, c, pool, heads, 1, t, t, 0, f.seq[0] + 1, _RST | _ACK, 0, 0)
+            _send(f, c, pool, heads, 1, t, t, 0, f.seq[0] + 1, RST | ACK, 0, 0)
         elif c.loss > 0 and _uniform(f) < SCAN_RETRIED:
             for wait_s in (1, 3):  # RFC 6298: the timer doubles
                 again = t + wait_s * 1000 * _MS
-                _emit(f, c, pool, heads, 0, again, t, f.seq[0], 0, _SYN, 0, 0, RETRANSMITTED, 0, 0)
+                _emit(f, c, pool, heads, 0, again, t, f.seq[0], 0, SYN, 0, 0, RETRANSMITTED, 0, 0)
         return False
     if f.kind == PROBE:
         size = 8 + (32 if _uniform(f) < 0.5 else 56)
@@ -500,15 +499,15 @@ def _born(f, c, pool, heads, t):
             f.previous_n = f.cwnd
             f.previous_ns = f.next_ns - max(a + b + f.gap_ns, f.cwnd * f.gap_ns)
             return True
-    offer = _SYN | (_ECE | _CWR if f.ecn else 0)
-    accept = _SYN | _ACK | (_ECE if f.ecn else 0)
+    offer = SYN | (ECE | CWR if f.ecn else 0)
+    accept = SYN | ACK | (ECE if f.ecn else 0)
     _send(f, c, pool, heads, 0, t, t - a // 2, f.seq[0], 0, offer, 0, 0)
     f.seq[0] += 1
     t = _send(
         f, c, pool, heads, 1, t + b + _late(f, 1), t + b // 2, f.seq[1], f.seq[0], accept, 0, f.tsval[0]
     )
     f.seq[1] += 1
-    t = _send(f, c, pool, heads, 0, t + a + _late(f, 0), t + a // 2, f.seq[0], f.seq[1], _ACK, 0, f.tsval[1])
+    t = _send(f, c, pool, heads, 0, t + a + _late(f, 0), t + a // 2, f.seq[0], f.seq[1], ACK, 0, f.tsval[1])
     f.next_ns = t + np.int64(_exponential(f, 1e6))
     if f.sender == 0:
         f.phase = _ROUND
@@ -524,13 +523,11 @@ def _request(f, c, pool, heads):
     """The initiator sends a request; the responder acknowledges at once and answers later."""
     t = f.next_ns
     size = 200 + _below(f, 700)
-    t = _send(
-        f, c, pool, heads, 0, t, t - f.rtt_ns[0] // 2, f.seq[0], f.seq[1], _ACK | _PSH, size, f.tsval[1]
-    )
+    t = _send(f, c, pool, heads, 0, t, t - f.rtt_ns[0] // 2, f.seq[0], f.seq[1], ACK | PSH, size, f.tsval[1])
     f.seq[0] += size
     f.echo = f.tsval[0]
     b = f.rtt_ns[1]
-    acked = _send(f, c, pool, heads, 1, t + b + _late(f, 1), t + b // 2, f.seq[1], f.seq[0], _ACK, 0, f.echo)
+    acked = _send(f, c, pool, heads, 1, t + b + _late(f, 1), t + b // 2, f.seq[1], f.seq[0], ACK, 0, f.echo)
     _begin_object(f)
     f.phase = _ROUND
     f.next_ns = acked + np.int64(_exponential(f, 10e6))
@@ -588,7 +585,7 @@ def _round(f, c, pool, heads):
         if f.previous_n > 0:
             j = min(i | 1, f.previous_n - 1)
             echo = _clock(f, r, f.previous_ns + j * gap + to_receiver // 2)
-        flags = _ACK | _PSH if i == n - 1 else _ACK
+        flags = ACK | PSH if i == n - 1 else ACK
         if f.reorders and lost < 0 and i & 1 == 0 and i + 1 < n - 1 and _uniform(f) < REORDERED_PAIRS:
             after = seq + size
             x = _send(f, c, pool, heads, s, x, x - to_sender // 2, after, acked, flags, size, echo)
@@ -603,7 +600,7 @@ def _round(f, c, pool, heads):
                 x + to_receiver // 2,
                 acked,
                 seq,
-                _ACK,
+                ACK,
                 0,
                 recent,
                 ORDINARY,
@@ -615,7 +612,7 @@ def _round(f, c, pool, heads):
             _emit(f, c, pool, heads, s, x, stamp, seq, acked, flags, size, echo, REORDERED, 0, 0)
             recent = f.tsval[s]
             y = x + to_receiver + _late(f, r)
-            y = _send(f, c, pool, heads, r, y, x + to_receiver // 2, acked, after + size, _ACK, 0, recent)
+            y = _send(f, c, pool, heads, r, y, x + to_receiver // 2, acked, after + size, ACK, 0, recent)
             latest = max(latest, y - x - to_receiver)
             i += 2
             continue
@@ -639,7 +636,7 @@ def _round(f, c, pool, heads):
                 x + to_receiver // 2,
                 acked,
                 base + lost * size,
-                _ACK,
+                ACK,
                 0,
                 recent,
                 ORDINARY,
@@ -650,7 +647,7 @@ def _round(f, c, pool, heads):
             if n_after == 3:
                 third, third_tsval = y, f.tsval[r]
         elif i & 1 or i == n - 1:
-            y = _send(f, c, pool, heads, r, y, x + to_receiver // 2, acked, seq + bytes_i, _ACK, 0, recent)
+            y = _send(f, c, pool, heads, r, y, x + to_receiver // 2, acked, seq + bytes_i, ACK, 0, recent)
             latest = max(latest, y - x - to_receiver)
             waits = False
         elif i + 1 == lost and lost == n - 1:  # no further segment triggers the delayed ACK
@@ -664,7 +661,7 @@ def _round(f, c, pool, heads):
                 y + 40 * _MS - to_receiver // 2,
                 acked,
                 seq + bytes_i,
-                _ACK,
+                ACK,
                 0,
                 recent,
             )
@@ -690,7 +687,7 @@ def _round(f, c, pool, heads):
             again - to_sender // 2,
             seq,
             acked,
-            _ACK | _PSH,
+            ACK | PSH,
             bytes_i,
             echo,
             event,
@@ -698,7 +695,7 @@ def _round(f, c, pool, heads):
             0,
         )
         y = again + to_receiver + _late(f, r)
-        y = _send(f, c, pool, heads, r, y, again + to_receiver // 2, acked, end, _ACK, 0, f.tsval[s])
+        y = _send(f, c, pool, heads, r, y, again + to_receiver // 2, acked, end, ACK, 0, f.tsval[s])
         f.cwnd = max(2, n // 2)
         f.slow_start = False
         f.previous_n = 0
@@ -734,16 +731,16 @@ def _close(f, c, pool, heads):
     b = 1 - a
     # the sender of the data waits for the last ACK
     t = f.next_ns + (f.rtt_ns[a] if a == f.sender else 0)
-    flags = _RST | _ACK if u < 0.12 else _FIN | _ACK
+    flags = RST | ACK if u < 0.12 else FIN | ACK
     t = _send(f, c, pool, heads, a, t, t - f.rtt_ns[a] // 2, f.seq[a], f.seq[b], flags, 0, f.tsval[b])
-    if flags & _RST:
+    if flags & RST:
         return
     f.seq[a] += 1
     y = t + f.rtt_ns[b] + _late(f, b)
     t = _send(f, c, pool, heads, b, y, t + f.rtt_ns[b] // 2, f.seq[b], f.seq[a], flags, 0, f.tsval[a])
     f.seq[b] += 1
     y = t + f.rtt_ns[a] + _late(f, a)
-    _send(f, c, pool, heads, a, y, t + f.rtt_ns[a] // 2, f.seq[a], f.seq[b], _ACK, 0, f.tsval[b])
+    _send(f, c, pool, heads, a, y, t + f.rtt_ns[a] // 2, f.seq[a], f.seq[b], ACK, 0, f.tsval[b])
 
 
 @kernel

@@ -12,6 +12,7 @@ from ..._support.ranges import LEAST_SPEED, MOST_SPEED
 from ...analysis.slots import CELL, SlotTable
 from ...analysis.tap_comparison import compare_taps
 from ...capture.model import Capture
+from ...capture.protocols import TCP
 from ...capture.reader import read_capture
 from ...errors import ParameterError
 from .collector import FlowKey, Reading
@@ -227,7 +228,7 @@ def _in_order(capture: Capture) -> Capture:
 
 def _keys(capture: Capture) -> dict[int, FlowKey]:
     """Both directions of the capture's TCP flows."""
-    flows = capture.keys.take(capture.keys.protocol == 6)
+    flows = capture.keys.take(capture.keys.protocol == TCP)
     found = {}
     for flow, src, sport, dst, dport in zip(
         flows.flow_id.tolist(), flows.src_text(), flows.sport.tolist(), flows.dst_text(), flows.dport.tolist(),

@@ -11,12 +11,13 @@ from typing import Any
 
 import pandas as pd
 
+from ...capture.protocols import SCTP, TCP, UDP
 from ...errors import SchemaError
 from .labels import cca_name
 
 __all__ = ["Iperf3", "read_iperf3"]
 
-_PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
+_PROTOCOLS = {"TCP": TCP, "UDP": UDP, "SCTP": SCTP}
 #: A stream's interval: our column, iperf3's key, type. Null if a test does not have it (UDP, receivers).
 _MEASURED = (
     ("seconds", "seconds", "Float64"),

@@ -17,6 +17,7 @@ import pandas as pd
 from ..._support import arguments
 from ..._support.arguments import short_text
 from ...capture.model import Capture
+from ...capture.protocols import DCCP, SCTP, TCP, UDP
 from ...errors import ParameterError, SchemaError
 from ..settings import KERNEL_CCAS, SIMULATOR_CCAS
 
@@ -55,7 +56,7 @@ _HEADINGS = {
     "file": ("filename", "file_name", "path", "pcap", "capture", "trace"),
     "cca": ("cc", "ccalgo", "congestion_control", "congestion", "algorithm", "algo", "label", "variant"),
 }
-_PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132, "dccp": 33}
+_PROTOCOLS = {"tcp": TCP, "udp": UDP, "sctp": SCTP, "dccp": DCCP}
 _TUPLE = ("src", "sport", "dst", "dport")
 #: Data of a flow that is no control connection.
 LEAST_PAYLOAD_BYTES = 100_000
@@ -341,7 +342,7 @@ def _is_tuple(want: dict[str, Any]) -> bool:
 def _ends(want: dict[str, Any]) -> tuple[Any, ...]:
     """Both ends, unordered, and the protocol."""
     ends = sorted([(want["src"], want["sport"]), (want["dst"], want["dport"])], key=str)
-    return (*ends, want.get("protocol", 6))
+    return (*ends, want.get("protocol", TCP))
 
 
 def _of_file(labels: pd.DataFrame) -> str:
@@ -418,9 +419,9 @@ class _Flows:
         elif _is_tuple(want):
             return np.array(self._by_ends.get(_ends(want), []), np.int64)
         elif says == {"file"}:
-            return np.flatnonzero(self._data_flows() & (self.keys.protocol == want.get("protocol", 6)))
+            return np.flatnonzero(self._data_flows() & (self.keys.protocol == want.get("protocol", TCP)))
         else:
-            found = np.flatnonzero(self.keys.protocol == want.get("protocol", 6))
+            found = np.flatnonzero(self.keys.protocol == want.get("protocol", TCP))
         forward = (self._src, self.keys.sport, self._dst, self.keys.dport)
         return found[self._has(want, found, forward) | self._has(want, found, forward[2:] + forward[:2])]
 

@@ -40,6 +40,7 @@ from ...capture.headers import (
 )
 from ...capture.keys import CaptureMeta
 from ...capture.model import Capture
+from ...capture.protocols import ACK, AE, CWR, ECE, FIN, ICMP, ICMPV6, PSH, RST, SYN, TCP, UDP, URG
 from ...errors import ParameterError, SchemaError, TruncatedCaptureWarning
 from ...schema import PACKETS
 
@@ -47,17 +48,17 @@ __all__ = ["read_tshark_fields"]
 
 _TIMES = ("frame.time_epoch", "frame.time", "_ws.col.time", "_ws.col.cls_time", "frame.time_relative")
 _FLAG_BITS = {
-    "tcp.flags.fin": 1,
-    "tcp.flags.syn": 2,
-    "tcp.flags.reset": 4,
-    "tcp.flags.push": 8,
-    "tcp.flags.ack": 16,
-    "tcp.flags.urg": 32,
-    "tcp.flags.ece": 64,
-    "tcp.flags.ecn": 64,  # until Wireshark 4.0
-    "tcp.flags.cwr": 128,
-    "tcp.flags.ae": 256,
-    "tcp.flags.ns": 256,
+    "tcp.flags.fin": FIN,
+    "tcp.flags.syn": SYN,
+    "tcp.flags.reset": RST,
+    "tcp.flags.push": PSH,
+    "tcp.flags.ack": ACK,
+    "tcp.flags.urg": URG,
+    "tcp.flags.ece": ECE,
+    "tcp.flags.ecn": ECE,  # until Wireshark 4.0
+    "tcp.flags.cwr": CWR,
+    "tcp.flags.ae": AE,
+    "tcp.flags.ns": AE,
 }
 _USED = (
     *_TIMES, *_FLAG_BITS, "frame.len", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "ip.proto", "ipv6.nxt",
@@ -68,9 +69,7 @@ _USED = (
     "udp.dstport", "udp.length",
 )  # fmt: skip
 _SEPARATORS = "\t,;| "
-_SYN, _PSH, _ACK = 2, 8, 16
 _U32 = 0xFFFFFFFF
-_ICMP = (1, 58)
 _UNKNOWN_PROTOCOL = 255
 
 
@@ -158,7 +157,7 @@ def read_tshark_fields(
         notes.append(f"no {ack_field}: bytes in flight are not known")
     payload = _payload_bytes(cells, to)
     flags = _flags(cells, seq, ack, payload, has_ack)
-    if seq_field == "tcp.seq" and (is_tcp & (flags & _SYN > 0) & (seq == 0)).any():
+    if seq_field == "tcp.seq" and (is_tcp & (flags & SYN > 0) & (seq == 0)).any():
         notes.append("sequence numbers are relative: each direction begins at 0")
     if not cells.first_of("ip.dsfield", "ip.dsfield.ecn", "ipv6.tclass"):
         notes.append("no ip.dsfield: marks (ECN) are not known, and count as none")
@@ -206,9 +205,9 @@ def _meta(
     counts = {
         "ipv4": version == 4,
         "ipv6": version == 6,
-        "tcp": protocol == 6,
-        "udp": protocol == 17,
-        "icmp": np.isin(protocol, _ICMP),
+        "tcp": protocol == TCP,
+        "udp": protocol == UDP,
+        "icmp": np.isin(protocol, (ICMP, ICMPV6)),
     }
     return CaptureMeta(
         path=cells.path,
@@ -237,7 +236,7 @@ class _Transport(NamedTuple):
 
 def _transport(cells: _Cells) -> _Transport:
     protocol, known = cells.integers("ip.proto", "ipv6.hopopts.nxt", "ipv6.nxt", most=255)
-    is_icmp = known & np.isin(protocol, _ICMP)  # an ICMP error quotes the ports of another packet
+    is_icmp = known & np.isin(protocol, (ICMP, ICMPV6))  # an ICMP error quotes the ports of another packet
     ports = np.zeros((2, len(cells)), np.int64)
     sides: list[np.ndarray] = []
     for name, number in (("tcp", 6), ("udp", 17)):
@@ -620,10 +619,10 @@ def _flags(
     )
     opening = (seq == 0) & (payload == 0)
     flags = np.where(
-        has_ack, _ACK, _PSH
+        has_ack, ACK, PSH
     )  # at least one flag is required: without any it would not be a TCP segment
-    flags[opening & (ack == 0)] = _SYN
-    flags[opening & (ack == 1)] = _SYN | _ACK
+    flags[opening & (ack == 0)] = SYN
+    flags[opening & (ack == 1)] = SYN | ACK
     return flags
 
 

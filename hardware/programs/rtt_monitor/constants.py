@@ -23,7 +23,6 @@ SLOT_BITS = 15
 SLOTS = 1 << SLOT_BITS
 
 _IPV4_BYTES, _IPV6_BYTES, _ETHERNET_BYTES = 20, 40, 14
-_SYN, _FIN = 0x02, 0x01
 #: The longest timeout at which the sign of a 32-bit difference still tells a long RTT from a clock that was
 #: set back.
 _MAX_MS = (1 << 31) // 1_000_000
