@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from .._support.ethernet import FULL_SEGMENT_BYTES
+
 __all__ = ["LENGTHS", "USUAL_SEGMENT_BYTES", "packet_lengths", "segment_bytes"]
 
 #: Columns of slots that tell the length of packets.
 LENGTHS = ("in_bytes", "in_packets")
-#: Payload of a full segment: a packet of 1500 bytes with timestamps.
-USUAL_SEGMENT_BYTES = 1448.0
+#: What a flow's full segments are taken to carry where its packets do not show it.
+USUAL_SEGMENT_BYTES = float(FULL_SEGMENT_BYTES)
 #: Full segments have more payload than the first (RFC 9293's default is 536 with options), or at least the second if
 #: the flow has none that are longer (the smallest MTU of RFC 791, less headers), and less than the third, which no
 #: packet on Ethernet has.

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from .._support.ethernet import FULL_FRAME_BYTES
 from ..aqm import Aqm, Red
 from ..scenario import Bottleneck, Flow, Scenario
 
 __all__ = [
-    "FRAME_BYTES",
     "PAPER_CCAS",
     "Pairs",
     "aqm_of",
@@ -24,8 +24,6 @@ __all__ = [
 
 #: Congestion controls in the paper (section IV-A, as in DeePCCI).
 PAPER_CCAS = ("reno", "cubic", "bbr")
-#: A full packet on Ethernet, by which buffers are counted.
-FRAME_BYTES = 1514
 #: What distinguishes a run from others, and its scenario.
 Pairs = Iterator[tuple[dict[str, Any], Scenario]]
 
@@ -60,7 +58,7 @@ def between(rng: np.random.Generator, low: float, high: float) -> float:
 
 def buffer_packets(bdp: float, rate_mbps: float, rtt_ms: float) -> int:
     """A buffer of `bdp` bandwidth-delay products, in full packets; at least 10."""
-    return max(round(bdp * rate_mbps * rtt_ms * 125 / FRAME_BYTES), 10)
+    return max(round(bdp * rate_mbps * rtt_ms * 125 / FULL_FRAME_BYTES), 10)
 
 
 def staggered(

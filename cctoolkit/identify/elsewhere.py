@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from .._support.ethernet import FULL_FRAME_BYTES
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow
 from .draws import (
-    FRAME_BYTES,
     PAPER_CCAS,
     Pairs,
     aqm_of,
@@ -102,7 +102,7 @@ def _capture(rng: np.random.Generator, link: dict[str, Any], flows: list[dict[st
     frame = int(rng.choice(_FRAMES))
     for flow in flows:
         flow["packet_bytes"] = frame
-    link["buffer_packets"] = max(round(link["buffer_packets"] * FRAME_BYTES / frame), 10)
+    link["buffer_packets"] = max(round(link["buffer_packets"] * FULL_FRAME_BYTES / frame), 10)
     link["quantum_bytes"] = frame
     return {"packet_bytes": frame}
 
@@ -129,7 +129,7 @@ def _limited(rng: np.random.Generator, link: dict[str, Any], flows: list[dict[st
     for flow in flows:
         rate = share * float(rng.uniform(0.08, 0.3))
         if limit == "window":
-            flow["max_window"] = max(round(rate * flow["rtt_ms"] * 125 / FRAME_BYTES), 2)
+            flow["max_window"] = max(round(rate * flow["rtt_ms"] * 125 / FULL_FRAME_BYTES), 2)
         elif limit == "access":
             flow["access_mbps"] = round(rate, 3)
         else:

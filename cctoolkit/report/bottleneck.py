@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.ethernet import FULL_FRAME_BYTES
 from .summary import QUEUE_INTERVAL_NS, QUEUE_SAMPLES, QUEUE_TARGET_NS, Summary, TwoTaps, each
 
 __all__ = ["Bottleneck", "find_bottleneck"]
@@ -28,7 +29,7 @@ SPREAD = 0.05
 #: Traffic of other flows than those followed, as a share of theirs.
 BESIDE = 0.05
 #: With two taps: if this many bytes remain queued after a slot, the link was busy throughout it.
-BACKLOG_BYTES = 2 * 1514
+BACKLOG_BYTES = 2 * FULL_FRAME_BYTES
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support.ethernet import FULL_FRAME_BYTES
 from .._support.words import format_percent, format_time_ns, plural
 from ..analysis.flows import FlowStatistics, check_flows, retransmitted_share
 from ..analysis.metrics.delay import QueueDelay, split_rtts
@@ -101,7 +102,7 @@ QUEUE_INTERVALS = 10  # with fewer intervals there is no finding
 #: And more than one packet must wait, or it is not a queue (section 4.4), besides the one packet that a receiver may
 #: leave unacknowledged (RFC 9293, section 3.8.6.3). By Little's law, the bytes waiting are the flow's rate times its
 #: extra RTT.
-QUEUE_BYTES = 2 * 1514
+QUEUE_BYTES = 2 * FULL_FRAME_BYTES
 
 #: This share of the packets outside the second capture's time is reported.
 BESIDE = 0.01

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support.ethernet import FULL_FRAME_BYTES
 from ..capture.protocols import UDP
 from ..errors import ParameterError, SchemaError
 from .buffers import bdp_bytes, stanford_buffer_bytes
@@ -36,7 +37,6 @@ SHARES = ("flows", "queues", "rtt")
 #: The guard: minimum ratio of the mean RTTs of neighbouring classes, and minimum window of a fair share, in packets.
 LEAST_RATIO = 1.25
 LEAST_WINDOW = 4
-PACKET_BYTES = 1514
 
 
 def max_min_shares(rate: float, demands: Any, weights: Any = None) -> np.ndarray:
@@ -282,7 +282,7 @@ class Controller(ABC):
 
         old = scenario.bottleneck
         first = old.queue_list()[0]
-        room = first.buffer_bytes or PACKET_BYTES * (first.buffer_packets or 1)
+        room = first.buffer_bytes or FULL_FRAME_BYTES * (first.buffer_packets or 1)
         self._one_queue_bytes = float(room)
         queues = (Queue(buffer_bytes=room, aqm=first.aqm),) * self.n_queues
         new = dataclasses.replace(
@@ -649,7 +649,7 @@ class RttSeparation(Controller):
         if not self.guard:
             return super().room(metrics, queue, share_mbps)
         part = np.ceil(share_mbps / self.rate_mbps * self._one_queue_bytes)
-        return np.maximum(part, self.minimum_packets * PACKET_BYTES).astype(np.int64)
+        return np.maximum(part, self.minimum_packets * FULL_FRAME_BYTES).astype(np.int64)
 
     def assign(self, flows: pd.DataFrame, now_s: float) -> tuple[np.ndarray, float]:
         ids = flows.flow_id.to_numpy(np.int64)
@@ -680,7 +680,7 @@ class RttSeparation(Controller):
             return False
         squares = float((rates_mbps**2).sum())
         flows = float(rates_mbps.sum()) ** 2 / squares if squares > 0 else len(rates_mbps)
-        return bool(bdp_bytes(self.rate_mbps / flows, rtt_ms.mean()) >= LEAST_WINDOW * PACKET_BYTES)
+        return bool(bdp_bytes(self.rate_mbps / flows, rtt_ms.mean()) >= LEAST_WINDOW * FULL_FRAME_BYTES)
 
     def _isolate(self, flows: pd.DataFrame, ids: np.ndarray, queue: np.ndarray, now_s: float) -> None:
         assert self._threshold is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support.ethernet import FULL_FRAME_BYTES
 from .._support.state import grown
 from ..analysis.rtt import RttPairing
 from ..capture.model import Capture
@@ -103,9 +104,9 @@ class RunMeter:
     def _packet_bytes(target: Any, n: int) -> np.ndarray | float:
         scenario = getattr(target, "scenario", None)
         if scenario is None:
-            return 1514.0
+            return float(FULL_FRAME_BYTES)
         sizes = np.fromiter((f.packet_bytes for f in scenario.flows for _ in range(f.count)), np.float64)
-        return sizes if sizes.size == n else 1514.0
+        return sizes if sizes.size == n else float(FULL_FRAME_BYTES)
 
 
 #: An `idle_s` that is longer than between any two times.

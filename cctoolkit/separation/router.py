@@ -24,6 +24,7 @@ import numpy as np
 
 from .._support import arguments
 from .._support.documents import read_file
+from .._support.ethernet import FULL_FRAME_BYTES
 from .._support.ranges import MOST_MBPS
 from ..errors import CCToolkitError, ParameterError
 
@@ -41,7 +42,6 @@ KINDS = {
 }
 _OTHER = ("", 64, re.compile(r"[A-Za-z0-9_][A-Za-z0-9/._:-]{0,63}"))
 _PROTOCOLS = {6: "tcp", 17: "udp"}
-_FULL_PACKET = 1514
 _MOST_TEMPLATE_BYTES = 1 << 20
 #: Range of rule numbers; Linux has 16 bits for the priority of a filter, and two are used for UDP.
 _FIRST, _LAST = 100, 64_999
@@ -288,7 +288,7 @@ def queue_rules(decision: Decision, rate_mbps: float, udp_limit_mbps: float | No
         rules.append(
             QueueRule(
                 int(number), guaranteed, ceil, int(room), max(math.ceil(room * 8e6 / rate_bps), 1),
-                min(max(round(_FULL_PACKET * w / weight.min()), _FULL_PACKET), 200_000),
+                min(max(round(FULL_FRAME_BYTES * w / weight.min()), FULL_FRAME_BYTES), 200_000),
             )
         )  # fmt: skip
     return rules
@@ -479,13 +479,13 @@ class Router:
             "interface": self.interface,
             "ingress": self.ingress,
             "rate_bps": rate_bps,
-            "burst_bytes": max(2 * _FULL_PACKET, rate_bps // 8 // 4000),  # sent in two ticks of a timer
+            "burst_bytes": max(2 * FULL_FRAME_BYTES, rate_bps // 8 // 4000),  # sent in two ticks of a timer
             "queues": queues,
             "flows": flows,
             "gone": gone,
             "udp_queue": udp_queue,
             "udp_limit_bps": limit,
-            "udp_burst_bytes": None if limit is None else max(10 * _FULL_PACKET, limit // 8 // 100),
+            "udp_burst_bytes": None if limit is None else max(10 * FULL_FRAME_BYTES, limit // 8 // 100),
         }
         with self._explained():
             return self._template.render(facts)

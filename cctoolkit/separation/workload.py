@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.ethernet import FULL_FRAME_BYTES, FULL_SEGMENT_BYTES
 from .._support.state import grown
 from ..capture.model import Capture, columns_of
 from ..errors import ParameterError
@@ -210,11 +211,12 @@ def scenario_from_capture(
             else f"capture: no TCP flow has {min_bytes} bytes in a direction (min_bytes)"
         )
     rate = busiest if rate_mbps is None else rate_mbps
-    room = max(math.ceil(buffer_bdp * bdp_bytes(rate, max(table.rtt_ms.max(), 1e-3))), 10 * 1514)
+    room = max(math.ceil(buffer_bdp * bdp_bytes(rate, max(table.rtt_ms.max(), 1e-3))), 10 * FULL_FRAME_BYTES)
     volume = np.maximum(np.rint(table.bytes * scale_bytes), 1).astype(np.int64)
     start = (table.start_s - table.start_s.iloc[0]) * scale_time
     if duration_s is None:
-        duration_s = math.ceil(start.iloc[-1] + 2 * volume.sum() * 8e-6 * 1514 / 1448 / rate) + 1.0
+        sending_s = volume.sum() * 8e-6 * FULL_FRAME_BYTES / FULL_SEGMENT_BYTES / rate
+        duration_s = math.ceil(start.iloc[-1] + 2 * sending_s) + 1.0
     flows = tuple(
         Flow(
             cca,

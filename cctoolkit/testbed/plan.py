@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._support.ethernet import ETHERNET_BYTES
 from .._support.words import did_you_mean
 from ..aqm import DualPi2, LinuxDualPi2
 from ..cca import (
@@ -48,7 +49,6 @@ __all__ = ["MACHINE_SYSCTLS", "Host", "Link", "ModuleParameter", "Plan", "TapSet
 #: Congestion controls of the package that Linux has under the same name, besides the ``linux_only`` ones; the last two
 #: only in kernels built with them.
 _SHARED_CCAS = (Reno, Cubic, Bbr, Htcp, Vegas, Dctcp, Prague, Bbr3)
-_ETHERNET = 14
 _UNLIMITED_WINDOW = 1_000_000
 #: Most packets that netem can hold; its default of 1000 would be another bottleneck.
 _NETEM_LIMIT = 1_000_000
@@ -260,7 +260,7 @@ def make_plan(
         links += [Link(f"S{g}", "s0", "A", f"a{g}"), Link("B", f"b{g}", f"D{g}", "d0")]
     for name in ("A", "R", "B"):
         hosts[name].sysctls["net/ipv4/ip_forward"] = "1"
-    mtu = frame - _ETHERNET
+    mtu = frame - ETHERNET_BYTES
     for link in links:
         for host, device in ((link.host, link.device), (link.peer_host, link.peer_device)):
             hosts[host].ip.append(

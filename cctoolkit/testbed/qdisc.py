@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._support.ethernet import FULL_FRAME_BYTES
 from ..aqm import (
     Aqm,
     Cake,
@@ -35,7 +36,6 @@ from .paper_qdiscs import MODULES, module_parameters
 __all__ = ["QdiscTree", "htb_shape", "kernel_module", "qdisc_arguments"]
 
 #: Frame size for which the defaults of the algorithms are made.
-_FRAME = 1514
 #: Nominal speed of a veth device in kbit/s, which cbs refers to.
 _VETH_KBPS = 10_000_000
 
@@ -74,7 +74,7 @@ class QdiscTree:
 
     bottleneck: Bottleneck
     device: str = "rb"
-    frame_bytes: int = _FRAME
+    frame_bytes: int = FULL_FRAME_BYTES
     virtual: bool = True
     any_ect: bool = False
 
@@ -274,7 +274,7 @@ def _fifo(packets: int | None, octets: int | None, where: str) -> list[str]:
     return ["bfifo", "limit", str(octets)] if packets is None else ["pfifo", "limit", str(packets)]
 
 
-def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = _FRAME) -> list[str]:
+def qdisc_arguments(queue: Queue, bottleneck: Bottleneck, frame_bytes: int = FULL_FRAME_BYTES) -> list[str]:
     """Arguments of ``tc qdisc add … handle H:`` for a queue: kind and parameters.
 
     Raises
@@ -330,7 +330,7 @@ def _tail_drop(aqm: TailDrop, queue: Queue, link: Bottleneck, frame_bytes: int) 
 
 
 def _codel(aqm: CoDel | LinuxCoDel | FqCoDel, queue: Queue, link: Bottleneck, frame_bytes: int) -> list[str]:
-    _fixed(aqm, mtu_bytes=(_FRAME, frame_bytes))
+    _fixed(aqm, mtu_bytes=(FULL_FRAME_BYTES, frame_bytes))
     words = [
         "codel",
         *_packets(queue, aqm),
@@ -363,7 +363,7 @@ def _flow_queueing(aqm: Aqm, queue: Queue, b: Bottleneck, frame_bytes: int) -> l
 
 
 def _pie(aqm: Pie | LinuxPie, queue: Queue, link: Bottleneck, frame_bytes: int) -> list[str]:
-    sizes = (_FRAME, frame_bytes)
+    sizes = (FULL_FRAME_BYTES, frame_bytes)
     if isinstance(aqm, Pie):
         _fixed(aqm, burst_ms=150.0, ecn_limit=0.1, derandomise=True, mean_packet_bytes=sizes)
     else:
@@ -431,7 +431,7 @@ def _dualpi2(aqm: DualPi2 | LinuxDualPi2, queue: Queue, link: Bottleneck, frame_
     if isinstance(aqm, DualPi2):
         _fixed(aqm, range_ms=0.0)
     else:
-        _fixed(aqm, mtu_bytes=(_FRAME, frame_bytes))
+        _fixed(aqm, mtu_bytes=(FULL_FRAME_BYTES, frame_bytes))
     # the limit is in packets; Linux's additional limit of memory is set too high to matter
     words = ["dualpi2", *_packets(queue, aqm), "memlimit", "1073741824"]
     words += ["target", _microseconds(aqm.target_ms), "tupdate", _microseconds(aqm.update_ms)]

@@ -70,6 +70,7 @@ import pandas as pd
 
 from .._support.atomic import replacing
 from .._support.cache_folder import testbed_folder
+from .._support.ethernet import ETHERNET_BYTES
 from ..errors import ParameterError, SchemaError, TestbedUnavailableError
 
 __all__ = [
@@ -85,7 +86,7 @@ __all__ = [
 ]
 
 _WORD = re.compile(r"[A-Za-z0-9_.:/@%+,=-]+")
-_ETHERNET, _TCP_WITH_TIMESTAMPS, _UDP = 14, 32, 8
+_TCP_BYTES, _UDP_BYTES = 32, 8  # headers, TCP's with timestamps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +179,7 @@ class TrafficFlow:
             raise ParameterError(f"{where}: rate_bps: required for UDP")
         # The kernel accepts a maximum segment size (without options) of 88 to 32767 bytes, and UDP packets from 1
         # byte.
-        low, high = (1, 65535 - 40 - _UDP) if self.is_udp else (88 - 12, 32767 - 12)
+        low, high = (1, 65535 - 40 - _UDP_BYTES) if self.is_udp else (88 - 12, 32767 - 12)
         if not low <= self.payload_bytes <= high:
             raise ParameterError(
                 f"{where}: packet_bytes: {self.packet_bytes!r} leaves {self.payload_bytes} bytes of payload; "
@@ -194,7 +195,7 @@ class TrafficFlow:
     def payload_bytes(self) -> int:
         """Payload of a full packet in bytes."""
         ip = 20 if ipaddress.ip_address(self.source_address).version == 4 else 40
-        return self.packet_bytes - _ETHERNET - ip - (_UDP if self.is_udp else _TCP_WITH_TIMESTAMPS)
+        return self.packet_bytes - ETHERNET_BYTES - ip - (_UDP_BYTES if self.is_udp else _TCP_BYTES)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..._support.ethernet import FULL_FRAME_BYTES, FULL_SEGMENT_BYTES
 from .cases import Case
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _scenario(
 ) -> Scenario:
     from ...scenario import Bottleneck, Scenario
 
-    room = max(math.ceil(settings.rate_mbps * 125 * buffer_ms), 10 * 1514)
+    room = max(math.ceil(settings.rate_mbps * 125 * buffer_ms), 10 * FULL_FRAME_BYTES)
     bottleneck = Bottleneck(rate_mbps=settings.rate_mbps, buffer_bytes=room)
     return Scenario(bottleneck=bottleneck, flows=tuple(flows), duration_s=round(duration_s, 3), seed=seed)
 
@@ -259,7 +260,7 @@ def sample_transfers(settings: Settings, n: int | None = None, load: float = 0.9
         sizes /= 100
     rtts = np.exp(rng.normal(math.log(40), 1, 20 * n))
     rtts = rtts[(rtts >= 1) & (rtts <= 224)][:n].round(3)
-    seconds = sizes.sum() * 8e-6 * 1514 / 1448 / settings.rate_mbps / load
+    seconds = sizes.sum() * 8e-6 * FULL_FRAME_BYTES / FULL_SEGMENT_BYTES / settings.rate_mbps / load
     starts = np.sort(rng.uniform(0, seconds, n)).round(3)
     flows = [
         _flow("cubic", float(r), bytes=int(b), start_s=float(s))
@@ -427,7 +428,7 @@ def test_9(settings: Settings) -> list[Case]:
         for seed in range(1, settings.seeds + 1):
             flows = traffic.flows(seed)
             longest = max(flow.rtt_ms for flow in flows)
-            room = max(math.ceil(traffic.rate_mbps * 125 * longest), 10 * 1514)
+            room = max(math.ceil(traffic.rate_mbps * 125 * longest), 10 * FULL_FRAME_BYTES)
             scenario = Scenario(
                 bottleneck=Bottleneck(rate_mbps=traffic.rate_mbps, buffer_bytes=room),
                 flows=tuple(flows),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..._support.ethernet import FULL_FRAME_BYTES, FULL_SEGMENT_BYTES
 from ...analysis.metrics import jain_index
 from ...analysis.rtt import DataPlaneTables, rtt_samples
 from ...scenario import Bottleneck, Flow, Scenario
@@ -178,7 +179,8 @@ def test_2(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
             demand = {
                 flow: math.inf if held is None else held for flow, a, b, held in PARTS_2 if a <= start < b
             }
-            fair = max_min_shares(1000, list(demand.values())) * 1448 / 1514 * settings.rate_mbps / 1000
+            shares = max_min_shares(1000, list(demand.values()))
+            fair = shares * FULL_SEGMENT_BYTES / FULL_FRAME_BYTES * settings.rate_mbps / 1000
             settled = settings.time_s(start + (stop - start) / 4)
             rates = o.mean_mbps(settled, settings.time_s(stop), by="name")
             names = [f"flow {flow}" for flow in demand]
@@ -248,8 +250,8 @@ def test_4(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
                 "utilisation": float(
                     o.flows.received_bytes.sum()
                     * 8e-6
-                    * 1514
-                    / 1448
+                    * FULL_FRAME_BYTES
+                    / FULL_SEGMENT_BYTES
                     / o.flows.end_s.max()
                     / settings.rate_mbps
                 ),
@@ -453,7 +455,7 @@ def scaling(settings: Settings, repeat: int = 5) -> pd.DataFrame:
         true = rng.choice(SCALING_RTTS_MS, n)
         true = np.maximum(true * rng.normal(1, 0.05, n), 1.0)
         flows = tuple(
-            Flow("cubic", rtt_ms=float(r), bytes=30 * 1448, start_s=float(s))
+            Flow("cubic", rtt_ms=float(r), bytes=30 * FULL_SEGMENT_BYTES, start_s=float(s))
             for r, s in zip(true, rng.uniform(0, 1, n), strict=True)
         )
         bottleneck = Bottleneck(rate_mbps=10_000, buffer_packets=10_000)

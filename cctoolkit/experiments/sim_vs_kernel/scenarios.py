@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..._support.ethernet import FULL_FRAME_BYTES
 from ...errors import TestbedUnavailableError
 from ..runners import for_simulator, kernel_run
 
@@ -19,7 +20,6 @@ __all__ = ["GRID", "MODULES", "TITLES", "Case", "Grid", "Job", "Settings"]
 
 #: The parts of the experiment and their titles.
 TITLES = {"grid": "Errors of the simulator"}
-PACKET_BYTES = 1514
 #: User Mode Linux counts time in hundredths of a second, and so does Linux's PIE for its updates.
 _TICK_MS = 10.0
 #: Buffers under queue management, in BDP.
@@ -85,7 +85,7 @@ class Case:
         starts_s = rng.uniform(0, 0.5, len(self.flows)).round(3).tolist()
         stretch = rng.uniform(0.98, 1.02, len(self.flows)).tolist()
         longest = max(rtt for _, rtt in self.flows)
-        room = self.buffer_bdp * longest * 1e-3 * self.rate_mbps * 1e6 / 8 / PACKET_BYTES
+        room = self.buffer_bdp * longest * 1e-3 * self.rate_mbps * 1e6 / 8 / FULL_FRAME_BYTES
         return Scenario(
             bottleneck=Bottleneck(
                 rate_mbps=self.rate_mbps, buffer_packets=max(round(room), 4), aqm=self._aqm()

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..._support.ethernet import FULL_FRAME_BYTES
 from ...analysis.metrics import queue_delay
 from ...errors import ParameterError, TestbedUnavailableError
 from ...scenario.run import Run
-from .scenarios import PACKET_BYTES, Job, Settings
+from .scenarios import Job, Settings
 
 __all__ = ["QUANTITIES", "compare", "measure"]
 
@@ -105,7 +106,7 @@ def compare(measured: pd.DataFrame) -> pd.DataFrame:
         )
 
     table = side("kernel").join(side("simulator")).reset_index()
-    packet_ms = PACKET_BYTES * 8e-3 / table.rate_mbps.astype(float)
+    packet_ms = FULL_FRAME_BYTES * 8e-3 / table.rate_mbps.astype(float)
     least = table.quantity.map({name: floor for name, (_, floor) in QUANTITIES.items()}).astype(float)
     scale = np.maximum(table.kernel.abs(), least.fillna(packet_ms))
     table["error"] = (table.simulator - table.kernel) / scale
