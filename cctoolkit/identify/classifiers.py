@@ -129,8 +129,9 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         import torch
 
-        from .training import train_network
+        from .training import train_network, use_large_pages
 
+        use_large_pages()
         for name in ("inputs_", "slot_ms_"):  # from an earlier fit
             self.__dict__.pop(name, None)
         if isinstance(X, Windows):

@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: Huge pages for large tensors (Linux; read by torch): most of the time of long windows is spent on new pages.
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -27,7 +24,7 @@ from .._support.waiting import progress_bar
 from .._support.words import first_line
 from ..errors import ParameterError
 
-__all__ = ["Recipe", "device_named", "train_network"]
+__all__ = ["Recipe", "device_named", "train_network", "use_large_pages"]
 
 #: Scores and targets to a loss.
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -195,6 +192,14 @@ def train_network(
     if path is not None:
         path.unlink(missing_ok=True)
     return state.history
+
+
+def use_large_pages() -> None:
+    """Have torch put large tensors into large pages (Linux): much of the time of long windows is spent on new pages.
+
+    torch asks once, at its first tensor, so call this before any is made.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def device_named(name: str) -> torch.device:
