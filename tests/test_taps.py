@@ -127,3 +127,14 @@ def test_a_way_against_the_queue_has_no_fates():
     fates = fates_of([(ingress_side, egress_side)])
     assert len(fates) == 50
     assert set(fates.values()) == {4_000_000}
+
+
+def test_each_tap_starts_with_its_first_packet_also_before_1970():
+    ingress, egress = (packets([(ms, 10 * ms, 10) for ms in (at, at + 1)]) for at in (0, 1))
+    for tap in (ingress, egress):
+        tap["ts_ns"] = tap["ts_ns"] - 10**18
+    pair = taps.TapPair(check_taps=False)
+    for part in zip(cut(ingress, [1]), cut(egress, [1]), strict=True):
+        pair.update(*part)
+    starts = pair.ingress_start_ns, pair.egress_start_ns
+    assert starts == (ingress["ts_ns"][0], egress["ts_ns"][0])
