@@ -11,7 +11,6 @@ from ..errors import ParameterError
 from .bundle import Model
 from .datasets import Datasets
 from .evaluation import evaluate
-from .inputs import slots_of
 from .probabilities import grouped
 from .windows import Windows, crossover_bands, window_slots
 
@@ -86,11 +85,8 @@ def _predictions(
             part = data.cut(some, ms, model.inputs, per_flow=per_flow, seed=seed, ccas=ccas)
         except ParameterError:
             continue  # no flow of these runs is long enough
-        probabilities = model.predict_proba(part)
-        answers = {
-            "said": model._named(probabilities, slots_of(part.X)),
-            "probability": model._likely(probabilities),
-        }
+        said, probability = model.answer(part)
+        answers = {"said": said, "probability": probability}
         tables.append(part.table.assign(**answers, **({CROSSOVER: crossover_bands(part)} if bands else {})))
     if not tables:
         raise ParameterError(
