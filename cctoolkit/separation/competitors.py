@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.arguments import whole
 from ..capture.protocols import UDP
-from ..errors import ParameterError, SchemaError
+from ..errors import SchemaError
 from .buffers import stanford_buffer_bytes
 from .controller import Controller
 
@@ -75,9 +76,7 @@ class CcaSeparation(Controller):
         sizes_buffers: bool = False,
         **options: Any,
     ) -> None:
-        if isinstance(k, bool) or k != int(k) or k < 1:
-            raise ParameterError(f"k: {k!r} must be a whole number, at least 1")
-        self.k = int(k)
+        self.k = whole("k", k, low=1)
         self.predict = predict
         self.sizes_buffers = sizes_buffers
         self.queue_of: dict[str, int] = {}

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support.arguments import number
 from .._support.ethernet import FULL_FRAME_BYTES
 from ..capture.protocols import UDP
 from ..errors import ParameterError, SchemaError
@@ -251,8 +252,7 @@ class Controller(ABC):
             ("batch_s", batch_s, 0),
             ("tolerance", tolerance, 0),
         ):
-            if isinstance(value, bool) or not math.isfinite(value) or value < minimum:
-                raise ParameterError(f"{name}: {value!r} is too small or not a number")
+            number(name, value, low=minimum)
         if shares not in SHARES:
             raise ParameterError(f"shares: {shares!r} must be one of {', '.join(SHARES)}")
         self.rate_mbps, self.shares, self.batch_s = float(rate_mbps), shares, float(batch_s)
@@ -624,8 +624,7 @@ class RttSeparation(Controller):
         if separate_udp:
             roles.append("udp")
         for name, value in (("udp_share", udp_share), ("rtt_resolution_ms", rtt_resolution_ms)):
-            if not value > 0 or not math.isfinite(value):
-                raise ParameterError(f"{name}: {value!r} must be positive")
+            number(name, value, above=0)
         self.udp_share, self.rtt_resolution_ms = float(udp_share), float(rtt_resolution_ms)
         self.isolated: set[int] = set()
         self._quiet_until_s = np.full(self.k + 1, -math.inf)

@@ -15,7 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from .._support.arguments import floats
+from .._support.arguments import floats, number, whole
 from .._support.kernels import kernel
 from ..errors import ParameterError
 
@@ -123,7 +123,7 @@ def jenks_classes(values: Any, k: int, method: str = "exact") -> Classes:
     ([0, 0, 1, 1, 2], 0.9995)
     """
     x = _values(values)
-    k = _whole("k", k)
+    k = whole("k", k, low=1)
     if method not in METHODS:
         raise ParameterError(f"method: {method!r} must be one of {', '.join(METHODS)}")
     if method == "paper":
@@ -205,7 +205,7 @@ def gvf_by_k(values: Any, max_k: int) -> np.ndarray:
     [0.0, 0.707, 1.0, 1.0]
     """
     x = _values(values)
-    max_k = _whole("max_k", max_k)
+    max_k = whole("max_k", max_k, low=1)
     distinct, counts = np.unique(x, return_counts=True)
     found = np.ones(max_k)
     k = min(max_k, distinct.size)
@@ -250,8 +250,7 @@ def choose_k(values: Any, max_k: int = 8, gain: float = 0.02) -> int:
     >>> choose_k([10, 11, 50, 52, 100])
     3
     """
-    if not 0 <= gain <= 1:
-        raise ParameterError(f"gain: {gain!r} must be between 0 and 1")
+    gain = number("gain", gain, high=1)
     small = np.flatnonzero(np.diff(gvf_by_k(values, max_k)) < gain)
     return int(small[0]) + 1 if small.size else max_k
 
@@ -292,7 +291,7 @@ def kmeans_classes(values: Any, k: int, seed: int = 0) -> Classes:
 
     x = _values(values)
     distinct, at, counts = np.unique(x, return_inverse=True, return_counts=True)
-    k = min(_whole("k", k), distinct.size)
+    k = min(whole("k", k, low=1), distinct.size)
     model = KMeans(k, n_init=10, random_state=seed)
     model.fit(_standardised(distinct)[:, None], sample_weight=counts)
     return _ordered(x, model.labels_[at])
@@ -336,9 +335,8 @@ def dbscan_classes(values: Any, eps: float, min_samples: int = 1) -> Classes:
     from sklearn.cluster import DBSCAN
 
     x = _values(values)
-    if not eps > 0 or not math.isfinite(eps):
-        raise ParameterError(f"eps: {eps!r} must be a positive number")
-    labels = DBSCAN(eps=eps, min_samples=_whole("min_samples", min_samples)).fit(x[:, None]).labels_.copy()
+    eps, min_samples = number("eps", eps, above=0), whole("min_samples", min_samples, low=1)
+    labels = DBSCAN(eps=eps, min_samples=min_samples).fit(x[:, None]).labels_.copy()
     inside = np.flatnonzero(labels >= 0)
     if inside.size == 0:
         return _ordered(x, np.zeros(x.size, np.int64))
@@ -370,12 +368,6 @@ def _values(values: Any) -> np.ndarray:
     if not np.isfinite(x).all():
         raise ParameterError(f"values: {x[~np.isfinite(x)][0]} must be finite")
     return x
-
-
-def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or value != int(value) or value < 1:
-        raise ParameterError(f"{name}: {value!r} must be a whole number, at least 1")
-    return int(value)
 
 
 def _standardised(x: np.ndarray) -> np.ndarray:
@@ -544,16 +536,14 @@ class IncrementalClasses:
         method: str = "exact",
         ratio: float = 1.0,
     ) -> None:
-        self.k = _whole("k", k)
-        if not ratio >= 1 or not math.isfinite(ratio):
-            raise ParameterError(f"ratio: {ratio!r} must be at least 1")
+        self.k = whole("k", k, low=1)
         for name, value in (("margin", margin), ("tolerance", tolerance)):
             if not 0 <= value < 1:
                 raise ParameterError(f"{name}: {value!r} must be at least 0 and less than 1")
         if method not in METHODS:
             raise ParameterError(f"method: {method!r} must be one of {', '.join(METHODS)}")
         self.margin, self.tolerance, self.method = float(margin), float(tolerance), method
-        self.ratio = float(ratio)
+        self.ratio = float(number("ratio", ratio, low=1))
         self.added = self.moved = self.removed = 0
         self.classes: Classes | None = None
         self._ids = np.zeros(0, np.int64)  # sorted

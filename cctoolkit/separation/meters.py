@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._support.arguments import number
 from .._support.ethernet import FULL_FRAME_BYTES
 from .._support.state import grown
 from ..analysis.rtt import RttPairing
 from ..capture.model import Capture
 from ..capture.protocols import TCP, UDP
-from ..errors import ParameterError
 
 if TYPE_CHECKING:
     from ..capture.keys import FlowKeys
@@ -131,9 +131,8 @@ class CaptureMeter:
     """
 
     def __init__(self, long_bytes: int = LONG_BYTES, idle_s: float = 2.0) -> None:
-        if not long_bytes > 0 or not idle_s > 0:
-            raise ParameterError("long_bytes and idle_s: must be positive")
-        self.long_bytes, self.idle_ns = int(long_bytes), round(idle_s * 1e9)
+        self.long_bytes = int(number("long_bytes", long_bytes, above=0))
+        self.idle_ns = round(number("idle_s", idle_s, above=0) * 1e9)
         self._pairing = RttPairing("seq_ack")
         self._wire = np.zeros(0, np.int64)  # indexed by 2 * flow_id + direction
         self._lately = np.zeros(0, np.int64)  # since the last call of metrics()

@@ -167,16 +167,6 @@ def _address(where: str, value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Ad
     return found
 
 
-def _integer(where: str, value: Any, low: int, high: int) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        number = low - 1
-    if isinstance(value, str | bytes | bool) or number != value or not low <= number <= high:
-        raise ParameterError(f"{where}: {value!r} must be a whole number from {low} to {high}")
-    return number
-
-
 def flow_rules(decision: Decision, flows: pd.DataFrame) -> list[FlowRule]:
     """The rules for flows of a decision.
 
@@ -234,10 +224,16 @@ def _rows(decision: Decision, flows: pd.DataFrame) -> dict[int, tuple[Any, ...]]
 def _rule(flow_id: int, row: tuple[Any, ...]) -> FlowRule:
     queue, turned, src, dst, sport, dport, number = row
     where = f"flow {flow_id}"
-    protocol = _integer(f"{where}: protocol", number, 0, 255)
+    protocol = arguments.whole(f"{where}: protocol", number, high=255)
     ports = protocol in _PROTOCOLS
-    one = (_address(f"{where}: src", src), _integer(f"{where}: sport", sport, 0, 65535) if ports else None)
-    other = (_address(f"{where}: dst", dst), _integer(f"{where}: dport", dport, 0, 65535) if ports else None)
+    one = (
+        _address(f"{where}: src", src),
+        arguments.whole(f"{where}: sport", sport, high=65535) if ports else None,
+    )
+    other = (
+        _address(f"{where}: dst", dst),
+        arguments.whole(f"{where}: dport", dport, high=65535) if ports else None,
+    )
     if one[0].version != other[0].version:
         raise ParameterError(f"{where}: {one[0]} and {other[0]} have different IP versions")
     (a, p), (b, q) = (other, one) if turned else (one, other)

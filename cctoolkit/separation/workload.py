@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._support.arguments import number, whole
 from .._support.ethernet import FULL_FRAME_BYTES, FULL_SEGMENT_BYTES
 from .._support.state import grown
 from ..capture.model import Capture, columns_of
@@ -77,8 +78,7 @@ def transfers(
     ParameterError
         `min_bytes` is less than 1.
     """
-    if isinstance(min_bytes, bool) or not min_bytes >= 1:
-        raise ParameterError(f"min_bytes: {min_bytes!r} must be at least 1")
+    number("min_bytes", min_bytes, low=1)
     meter, busiest = CaptureMeter(idle_s=1e9), BusiestSecond()
     payload, first, last = (np.zeros(0, np.int64) for _ in range(3))
     origin_ns: int | None = None
@@ -191,19 +191,14 @@ def scenario_from_capture(
     >>> [(flow.name, round(flow.rtt_ms), flow.bytes) for flow in scenario.flows]
     [('flow 0', 20, 5389128), ('flow 9', 40, 16224164)]
     """
-    for name, value in (
-        ("buffer_bdp", buffer_bdp),
-        ("scale_bytes", scale_bytes),
-        ("scale_time", scale_time),
-        ("every", every),
-    ):
-        if isinstance(value, bool) or not (value > 0 and math.isfinite(value)):
-            raise ParameterError(f"{name}: {value!r} must be positive")
+    for name, value in (("buffer_bdp", buffer_bdp), ("scale_bytes", scale_bytes), ("scale_time", scale_time)):
+        number(name, value, above=0)
+    every = whole("every", every, low=1)
     table, busiest = transfers(capture, min_bytes)
     found = len(table)
     if default_rtt_ms is not None:
         table["rtt_ms"] = table.rtt_ms.fillna(default_rtt_ms)
-    table = table[table.rtt_ms.notna()].iloc[:: int(every)]
+    table = table[table.rtt_ms.notna()].iloc[::every]
     if not len(table):
         raise ParameterError(
             f"capture: {found} flows have {min_bytes} bytes in a direction, but none has a known RTT"
@@ -223,9 +218,9 @@ def scenario_from_capture(
             rtt_ms=round(float(rtt), 6),
             start_s=round(float(at), 9),
             bytes=int(octets),
-            name=f"flow {number}{' back' if way else ''}",
+            name=f"flow {flow_id}{' back' if way else ''}",
         )
-        for number, way, at, octets, rtt in zip(
+        for flow_id, way, at, octets, rtt in zip(
             table.flow_id, table.direction, start, volume, table.rtt_ms, strict=True
         )
     )
