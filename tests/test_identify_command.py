@@ -298,6 +298,7 @@ def test_without_a_model_there_is_no_column(
     assert run("report", THREE, "--model", "none", "-o", page)[0] == 0
     assert ">CCA<" not in page.read_text(encoding="utf-8")
     monkeypatch.setattr("cctoolkit.identify.bundle.bundled_models", dict)
+    monkeypatch.setattr("cctoolkit.identify.classify.bundled_models", dict)
     assert run("report", THREE, "-o", page)[0] == 0
     assert ">CCA<" not in page.read_text(encoding="utf-8")
     status, _, err = run("report", THREE, "--model", "nothing", "-o", tmp_path / "other.html")

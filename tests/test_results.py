@@ -14,7 +14,7 @@ import pytest
 from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.experiments import code_hash as code_hash_module, kept, pages, results
 from cctoolkit.experiments.catalogue import RESULTS, Result
-from cctoolkit.experiments.code_hash import ROOT, changes, code_hash, modules_behind
+from cctoolkit.experiments.code_hash import ROOT, changes, code_hash
 
 # ---- the hash of the code --------------------------------------------------------------------------------------------
 
@@ -212,13 +212,13 @@ def test_lazy_packages_are_looked_up_in_their_stub(tmp_path: Path) -> None:
     (lazy / "inside.py").write_text("wanted = 1\n")
     (lazy / "unused.py").write_text("other = 1\n")
     toy(tmp_path, measure="from . import lazy\nMEASURED = lazy.wanted\n")
-    assert set(modules_behind(["toy.measure"], root=tmp_path)) == {"toy.measure", "toy.lazy.inside"}
+    assert set(code_hash_module._used(["toy.measure"], (), tmp_path)) == {"toy.measure", "toy.lazy.inside"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RESULTS)
 def test_behind_every_result_is_what_decides_it(name: str) -> None:
-    behind = set(modules_behind(RESULTS[name].code, RESULTS[name].without))
+    behind = set(code_hash_module._used(RESULTS[name].code, RESULTS[name].without, ROOT))
     assert not any(module.startswith(("cctoolkit.plot", "cctoolkit.report")) for module in behind)
     assert not any(module.endswith((".figures", ".conclusions", ".page", ".book")) for module in behind)
     if name not in ("live", "robustness", "batch"):

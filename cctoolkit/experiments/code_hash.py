@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["NOT_SIMULATED", "ROOT", "changes", "code_hash", "modules_behind"]
+__all__ = ["NOT_SIMULATED", "ROOT", "changes", "code_hash"]
 
 #: The folder that holds the package ``cctoolkit``.
 ROOT = Path(__file__).parents[2]
@@ -91,16 +91,6 @@ def code_hash(
         for suffix in _OTHER_SOURCES:
             parts |= {_digest(other.read_bytes()) for other in module.path.parent.glob(f"*{suffix}")}
     return _digest("\n".join(sorted(parts)).encode())
-
-
-def modules_behind(
-    modules: Iterable[str], without: tuple[str, ...] = (), root: Path = ROOT
-) -> dict[str, Path]:
-    """The modules and everything in this package that they use, with their files.
-
-    Imports for type checking only, and what shows or carries results, are left out.
-    """
-    return {name: _module(name, root).path for name in _used(modules, without, root)}
 
 
 def changes(modules: Iterable[str], without: tuple[str, ...], before: Path, after: Path = ROOT) -> list[str]:

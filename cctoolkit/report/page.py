@@ -119,10 +119,10 @@ def summary_for_page(
 
     The default model is used only if it is bundled.
     """
-    from ..identify.bundle import bundled_models
+    from ..identify.classify import DEFAULT_MODEL, default_model
 
-    if model == "cca" and model not in bundled_models():
-        model = None
+    if model == DEFAULT_MODEL:
+        model = default_model()
     return summarise(source, model=model, **({"keep_top_packets": True} | options))
 
 

@@ -58,7 +58,6 @@ import ipaddress
 import os
 import re
 import shutil
-import struct
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,7 +81,6 @@ __all__ = [
     "read_queues",
     "read_results",
     "read_series",
-    "status_time_ns",
 ]
 
 _WORD = re.compile(r"[A-Za-z0-9_.:/@%+,=-]+")
@@ -517,12 +515,6 @@ def read_series(path: str | os.PathLike[str]) -> pd.DataFrame:
             ),
         }
     )
-
-
-def status_time_ns(path: str | os.PathLike[str]) -> int:
-    """Time of a controller's status file (CLOCK_REALTIME in ns), which may have no connections."""
-    with open(path, "rb") as file:
-        return int(struct.unpack("<8sq", file.read(16))[1])
 
 
 def read_queues(path: str | os.PathLike[str]) -> pd.DataFrame:

@@ -41,14 +41,11 @@ def load_classifier(name: str | None = None) -> SlotClassifier | None:
     ParameterError, SchemaError
         There is no such model, or it is damaged.
     """
-    from ... import identify
+    from ..bundle import load
+    from ..classify import default_model
 
-    if name is None:
-        bundled = identify.bundled_models()
-        if not bundled:
-            return None
-        name = "cca" if "cca" in bundled else min(bundled)
-    return identify.load(name)
+    name = name or default_model()
+    return None if name is None else load(name)
 
 
 class Naming:
