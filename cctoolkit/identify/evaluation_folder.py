@@ -187,7 +187,7 @@ def settings_figure(table: pd.DataFrame) -> go.Figure:
     table : DataFrame
         From :func:`by_setting`.
     """
-    from ..plot.style import COLOURS, escape, figure, note, small
+    from ..plot.style import COLOURS, error_bars, escape, figure, note, small
 
     title = "By setting" + small("macro F1; lines are 95 % intervals over runs")
     settings = list(dict.fromkeys(table["setting"]))
@@ -202,10 +202,7 @@ def settings_figure(table: pd.DataFrame) -> go.Figure:
             some = table[(table["setting"] == name) & (table["window_ms"] == ms)]
             fig.add_scatter(
                 x=[escape(value) for value in some["value"]], y=some["f1"],
-                error_y={
-                    "type": "data", "symmetric": False, "array": (some["high"] - some["f1"]).fillna(0).clip(lower=0),
-                    "arrayminus": (some["f1"] - some["low"]).fillna(0).clip(lower=0),
-                },
+                error_y=error_bars(some["f1"], some["low"], some["high"]),
                 customdata=some[["windows", "runs"]].to_numpy(), mode="markers",
                 hovertemplate="%{x}: %{y:.2f}, %{customdata[0]:,} windows of %{customdata[1]:,} runs",
                 marker={"color": COLOURS[place % len(COLOURS)], "size": 8},

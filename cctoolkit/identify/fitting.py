@@ -244,7 +244,7 @@ def comparison_figure(table: pd.DataFrame) -> go.Figure:
     -------
     plotly.graph_objects.Figure
     """
-    from ..plot.style import COLOURS, figure, small
+    from ..plot.style import COLOURS, error_bars, figure, small
 
     runs = int(table["runs"].max())
     fig = figure(
@@ -259,10 +259,7 @@ def comparison_figure(table: pd.DataFrame) -> go.Figure:
         fig.add_scatter(
             x=[f"{ms:g} ms" for ms in rows["window_ms"]],
             y=rows["f1"],
-            error_y={
-                "type": "data", "symmetric": False,
-                "array": (rows["high"] - rows["f1"]).fillna(0), "arrayminus": (rows["f1"] - rows["low"]).fillna(0),
-            },
+            error_y=error_bars(rows["f1"], rows["low"], rows["high"]),
             mode="markers",
             marker={"color": colour, "size": 9},
             name=str(name),

@@ -7,6 +7,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
     import plotly.graph_objects as go
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "GREY",
     "INK",
     "POINTS",
+    "error_bars",
     "escape",
     "figure",
     "line_of",
@@ -157,6 +159,12 @@ def note(fig: go.Figure, text: str, **where: Any) -> go.Figure:
     """Write in the middle of `fig` why it is empty."""
     place: dict[str, Any] = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5} | where
     return fig.add_annotation(text=text, showarrow=False, font={"size": 14, "color": GREY}, **place)
+
+
+def error_bars(value: pd.Series, low: pd.Series, high: pd.Series, **look: Any) -> dict[str, Any]:
+    """Error bars from `low` to `high`; none where they are not known."""
+    up, down = ((end - start).clip(lower=0).fillna(0) for start, end in ((value, high), (low, value)))
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
 
 
 def line_of(rank: int) -> dict[str, str]:

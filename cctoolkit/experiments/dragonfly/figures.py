@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from ...plot.style import COLOURS, GREY, figure, small
+from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
 
@@ -32,12 +32,7 @@ _MS = {"100 ms": 100, "6 s": 6000, "1 minute": 60_000}
 
 
 def _interval(table: pd.DataFrame) -> dict[str, Any]:
-    """Bars from low to high."""
-    up = (table["high"] - table["f1"]).clip(lower=0).fillna(0)
-    down = (table["f1"] - table["low"]).clip(lower=0).fillna(0)
-    return {
-        "type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.2, "width": 3,
-    }  # fmt: skip
+    return error_bars(table["f1"], table["low"], table["high"], thickness=1.2, width=3)
 
 
 def _curves(fig: go.Figure, table: pd.DataFrame, x: str) -> go.Figure:
