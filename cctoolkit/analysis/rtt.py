@@ -356,9 +356,7 @@ class RttPairing:
                 row, found = kernels.timestamps(row, packets, self.one_way_segments, lists, samples, found)
             if row == len(packets.ts_ns):
                 return found
-            pool = np.empty(2 * len(self._pool), kernels.NODE)
-            pool[: len(self._pool)] = self._pool
-            self._pool = pool
+            self._pool = grown(self._pool, 2 * len(self._pool), moved=True)
 
     def _run_data_plane(
         self, packets: kernels.Segments, keys: FlowKeys | None, samples: kernels.Samples

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from .._support.state import grown
+
 __all__ = ["RttByFlow", "RttBySecond"]
 
 #: Number of bins per factor of two, so a quantile is off by at most half a bin: 0.8 %.
@@ -70,12 +72,9 @@ class RttByFlow:
         way = 2 * samples["flow_id"].astype(np.int64) + samples["direction"]
         self._counts.add(way * _BINS + _bin(rtt))
         ways = int(way.max()) + 1
-        if ways > len(self._min_ns):
-            room = max(ways, 2 * len(self._min_ns))
-            self._min_ns = np.pad(
-                self._min_ns, (0, room - len(self._min_ns)), constant_values=np.iinfo(np.int64).max
-            )
-            self._most = np.pad(self._most, (0, room - len(self._most)), constant_values=-1)
+        known = len(self._min_ns)
+        self._min_ns, self._most = grown(self._min_ns, ways), grown(self._most, ways)
+        self._min_ns[known:], self._most[known:] = np.iinfo(np.int64).max, -1
         np.minimum.at(self._min_ns, way, rtt)
         np.maximum.at(self._most, way, rtt)
 

@@ -55,6 +55,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..._support.state import grown
 from ..._support.waiting import progress_bar
 from ...errors import ParameterError
 from ...schema import PACKETS
@@ -333,8 +334,7 @@ class MawiLike:
 
 def _with_rows(table: np.ndarray, size: int, control: np.ndarray, free: str, count: str) -> np.ndarray:
     """`table` with more rows, which join its list of free rows."""
-    out = np.zeros(size, table.dtype)
-    out[: len(table)] = table
+    out = grown(table, size)
     out["next"][len(table) :] = np.arange(len(table) + 1, size + 1)
     out["next"][-1] = control[free][0]
     control[free] = len(table)
