@@ -24,9 +24,10 @@ pytest.importorskip("onnxscript", reason="making models needs onnxscript: the ex
 import cctoolkit as cct  # noqa: E402
 from cctoolkit.errors import CCToolkitError, ParameterError, SchemaError  # noqa: E402
 from cctoolkit.identify import Windows, cut_windows  # noqa: E402
-from cctoolkit.identify.bundle import FORMAT, Model, bundled_models, load, save_models  # noqa: E402
+from cctoolkit.identify.bundle import FORMAT, Model, bundled_models, load  # noqa: E402
 from cctoolkit.identify.inputs import VIEW_INPUTS  # noqa: E402
 from cctoolkit.identify.readers import label_flows  # noqa: E402
+from cctoolkit.identify.saving import save_models  # noqa: E402
 
 TRACES = Path(__file__).parents[1] / "traces"
 

@@ -1,5 +1,5 @@
 from . import live as live
-from .bundle import Model as Model, bundled_models as bundled_models, load as load, save_models as save_models
+from .bundle import Model as Model, bundled_models as bundled_models, load as load
 from .classifiers import (
     CCAClassifier as CCAClassifier,
     DeepcciClassifier as DeepcciClassifier,
@@ -13,6 +13,7 @@ from .dataset import (
     build_dataset as build_dataset,
     record as record,
 )
+from .saving import save_models as save_models
 from .settings import SETTINGS as SETTINGS
 from .windows import (
     FEATURE_SETS as FEATURE_SETS,

@@ -298,15 +298,15 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         return float(accuracy_score(labels, self.predict(X), sample_weight=sample_weight))
 
     def save(self, directory: str | os.PathLike[str], **facts: Any) -> Path:
-        """Write the model as a folder: ONNX, JSON and a model card; see :func:`~.bundle.save_model`."""
-        from .bundle import save_model
+        """Write the model as a folder: ONNX, JSON and a model card; see :func:`~.saving.save_model`."""
+        from .saving import save_model
 
         check_is_fitted(self, "network_")
         return save_model(self, directory, **facts)
 
     def export_onnx(self, path: str | os.PathLike[str]) -> Path:
         """Write only the network."""
-        from .bundle import write_onnx
+        from .saving import write_onnx
 
         check_is_fitted(self, "network_")
         return write_onnx(self, path)
@@ -910,7 +910,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):
 
     def save(self, directory: str | os.PathLike[str], **facts: Any) -> Path:
         """Write the model as a folder, as :meth:`CCAClassifier.save`; needs onnx."""
-        from .bundle import save_model
+        from .saving import save_model
 
         check_is_fitted(self, "trees_")
         return save_model(self, directory, **facts)

@@ -17,10 +17,11 @@ from .._support.csv import write_csv
 from .._support.terminal import note
 from .._support.version import __version__
 from ..errors import ParameterError
-from .bundle import Model, load, save_models
+from .bundle import Model, load
 from .card import limits, write_card
 from .datasets import Datasets
 from .leakage import write_split
+from .saving import save_models
 from .scoring import score
 
 if TYPE_CHECKING:

@@ -184,7 +184,7 @@ class ScalesNet(nn.Module):
         Parameters
         ----------
         content : bytes
-            What :func:`~.bundle.write_onnx` wrote.
+            What :func:`~.saving.write_onnx` wrote.
         learnt, classes : sequence of str
             Classes of the saved network, and of this one. New classes start with random weights.
 

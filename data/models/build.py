@@ -40,12 +40,12 @@ from cctoolkit.errors import ParameterError
 from cctoolkit.experiments.kept import note_step
 from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.behaviour import AS, right
-from cctoolkit.identify.bundle import save_models
 from cctoolkit.identify.card import write_card
 from cctoolkit.identify.evaluation import confusion, evaluate, rejection
 from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS
 from cctoolkit.identify.leakage import write_split
 from cctoolkit.identify.probabilities import SHORTEST, UNKNOWN, grouped
+from cctoolkit.identify.saving import save_models
 from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper, world
 from cctoolkit.identify.windows import crossover_bands, joined
 
