@@ -73,6 +73,20 @@ def test_seq_ack_is_its_naive_twin(packets, cuts, karn, one_way):
     assert in_batches(pairing, packets, cuts) == naive_rtt.seq_ack(packets, karn, one_way)
 
 
+def recorded_twice(packets, lag_ns):
+    """Each packet again `lag_ns` later, as mirror ports do."""
+    return sorted(
+        [*packets, *({**p, "ts_ns": p["ts_ns"] + lag_ns} for p in packets)], key=lambda p: p["ts_ns"]
+    )
+
+
+@given(streams, cuttings, st.sampled_from([0, 1000, 199_999, 200_000]))
+@settings(max_examples=examples(200), deadline=None)
+def test_seq_ack_of_copies_is_its_naive_twin(packets, cuts, lag_ns):
+    twice = recorded_twice(packets, lag_ns)
+    assert in_batches(RttPairing("seq_ack"), twice, cuts) == naive_rtt.seq_ack(twice)
+
+
 @given(streams, cuttings, st.sampled_from([1, 2, 64]))
 @settings(max_examples=examples(200), deadline=None)
 def test_timestamps_is_its_naive_twin(packets, cuts, one_way):
@@ -198,6 +212,13 @@ def test_both_copies_of_a_retransmission_are_left_out():
     packets = exchange((0, 0, MSS), (100, 0, MSS), (120, 1000), (130, 1000, MSS), (140, 2000))
     assert samples_ms(packets) == [(140, 0, 10)]
     assert samples_ms(packets, karn=False) == [(120, 0, 120), (140, 0, 10)]
+
+
+def test_segments_recorded_twice_are_samples():
+    packets = exchange((0, 0, MSS), (0.05, 1000, MSS), (20, 1000), (25, 2000), (30, 2000, MSS), (55, 3000))
+    assert samples_ms(recorded_twice(packets, 100_000)) == samples_ms(packets)
+    assert len(samples_ms(packets)) == 3
+    assert samples_ms(recorded_twice(packets, 200_000)) == []
 
 
 def test_what_waited_behind_a_hole_is_left_out():

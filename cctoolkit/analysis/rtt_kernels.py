@@ -22,6 +22,7 @@ from .._support.kernels import inlined, kernel
 from ..capture._load import le32, le64, prefetch
 from ..capture._store import put_le32, put_le64
 from ..capture.protocols import ACK, RST, SYN
+from .flow_kernels import OLD_COPY_NS
 from .handshake import OPENING, is_syn, take_ack, take_answer, take_syn
 
 __all__ = [
@@ -374,6 +375,20 @@ def _place_by_end(pool, own, e):
     return before, known
 
 
+@kernel
+@no_type_check
+def _was_recorded(pool, own, e, ts_ns):
+    """Whether a segment that ends at `e` is outstanding that passed so shortly before that it was not sent again."""
+    node = np.int64(own.head)
+    while node != 0 and np.int32(np.uint32(_number_of(pool, node)) - e) < 0:
+        node = _next_of(pool, node)
+    return (
+        node != 0
+        and np.uint32(_number_of(pool, node)) == e
+        and 0 <= ts_ns - le64(pool + 16 * node) < OLD_COPY_NS
+    )
+
+
 @inlined
 @no_type_check
 def _send(pool, counts, own, s, e, flags, ts_ns, bits, alone, karn, one_way_limit):
@@ -410,6 +425,8 @@ def _send(pool, counts, own, s, e, flags, ts_ns, bits, alone, karn, one_way_limi
     beyond = np.int32(e - nxt) > 0
     una = own.una
     if np.int32(s - nxt) < 0:
+        if karn and _was_recorded(pool, own, e, ts_ns):
+            return bits
         counts.retransmitted += 1
         if karn and (bits & ACKED == 0 or np.int32((nxt if beyond else e) - una) > 0):
             if own.low == own.high or np.int32(s - own.low) < 0:

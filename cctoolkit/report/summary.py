@@ -881,8 +881,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
     say(
         totals["copies"] > COPIES * totals["segments"],
         f"{totals['copies']:,} TCP segments were recorded twice (on two interfaces, or by a mirror port): packets and "
-        "bytes count both copies, late copies pass for retransmissions, and RTTs are missing. Record one interface, "
-        "or remove duplicates first (editcap -d).",
+        "bytes count both copies, and late copies pass for retransmissions and hide RTTs. Record one interface, or "
+        "remove duplicates first (editcap -d).",
     )
     say(
         counts.get("truncated_headers"),
