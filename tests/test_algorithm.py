@@ -130,6 +130,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistake_in_a_function_names_the_line(name):
     source, part, says = MISTAKES[name]

@@ -194,6 +194,7 @@ def drop_times(aqm, horizon_ms=1500):
     return np.array(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("aqm", "first_counts"),
     [

@@ -31,6 +31,7 @@ class Twin(naive.Csfq):
         return verdict
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(
     st.integers(1, 2**32),

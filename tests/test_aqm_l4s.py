@@ -122,6 +122,7 @@ def test_dualpi2_overload_is_reached_by_the_comparison():
     assert link.compiled.stats["l_drops"][0] > 0 and link.compiled.stats["c_signals"][0] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.0, 0.05, 0.21, 0.4])
 def test_dualpi2_coupling(p):
     """Marks in L are k p of the packets, signals in C p², to one packet; between them the square of half."""

@@ -54,6 +54,7 @@ def _is_kernel(function: ast.FunctionDef) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_arguments_of_kernels_are_documented_one_by_one() -> None:
     for path in (ROOT / "cctoolkit").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -88,6 +88,7 @@ def test_a_batch_in_this_process(tmp_path: Path) -> None:
     assert len(list((out / "manifests").glob("*.json"))) == 3
 
 
+@pytest.mark.slow
 def test_it_goes_on_within_a_capture(tmp_path: Path) -> None:
     """Some blocks are there, from a driver that was killed: the others are computed, those are not."""
     settings = replace(SETTINGS, block_flows=8)

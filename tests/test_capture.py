@@ -195,6 +195,7 @@ def test_reading_ahead_reports_what_is_no_capture(tmp_path: Path, two_cores: Non
         list(cct.iter_capture(path, ahead=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.integers(1, 50))
 def test_parts_are_the_whole(seed: int, packets: int) -> None:
@@ -899,6 +900,7 @@ def test_bad_lengths_end_the_file_with_a_warning(plain: bytes) -> None:
     assert cap.meta.notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_cut_compressed_streams(plain: bytes, compression: str) -> None:
     """A prefix of the frames; nearly all of those whose bytes were there."""

@@ -76,6 +76,7 @@ def mean_of(series, column, from_s, **where):
     return float(rows[column].mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate_mbps", "rtt_ms"), [(10, 40), (100, 20), (1000, 50)])
 @pytest.mark.parametrize("cca", [Bbr, Bbr2, Bbr3])
 def test_bbr_alone_fills_the_link_with_one_bdp(cca, rate_mbps, rtt_ms):

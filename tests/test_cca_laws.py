@@ -222,6 +222,7 @@ def test_bbr_bandwidth_is_about_the_maximum_of_ten_rounds(samples):
         assert s.bw_bps[0] >= max(b for r, b in seen if r >= now - 2)
 
 
+@pytest.mark.slow
 def test_bbr_gain_cycle():
     """In PROBE_BW: 1.25, 0.75, then six times 1, each about a min_rtt long; pacing is gain times bandwidth less 1 %."""
     driver = settled(Bbr())

@@ -317,6 +317,7 @@ def test_standard_input_and_a_closed_pipe() -> None:
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_filter_reads_a_pipe(tmp_path: Path) -> None:
     command = [
         sys.executable,

@@ -73,6 +73,7 @@ def test_sweep(toml, tmp_path):
     assert isinstance(cct_simulate(toml).exception, ParameterError)  # where to?
 
 
+@pytest.mark.slow
 def test_bad_scenario_is_one_line(toml):
     toml.write_text(TOML.replace('"cubic"', '"qubic"'))
     done = subprocess.run(

@@ -52,6 +52,7 @@ def test_a_hostile_congestion_control_in_labels(tmp_path: Path) -> None:
     assert cct.load_run(tmp_path / "run").labels["cca"].tolist() == ["=cmd|' /C calc'!A0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["cctoolkit", "hardware"])
 def test_nothing_else_writes_csv(folder: str) -> None:
     found = [

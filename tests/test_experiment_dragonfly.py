@@ -375,6 +375,7 @@ def test_statements_disagree_where_the_numbers_do(table: str, column: str, chang
 # ---- the whole -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     run = experiment("dragonfly")
     with pytest.raises(ParameterError, match="only: 'figure-6' must be one of cbiq, inputs, epochs"):
@@ -488,6 +489,7 @@ def made_session(path: Path, seconds: float = 12.0) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_windows_of_the_session_are_consecutive_and_have_its_columns(tmp_path: Path) -> None:
     session = logs.read_session(made_session(tmp_path / "session.csv.xz"))
     assert session.throughput_bytes.max() == 1500

@@ -284,6 +284,7 @@ def test_causes_of_figure_6_can_come_out_either_way() -> None:
     assert never_otherwise(abc.alone, {"why_clients": tables["why_clients"]}) == []
 
 
+@pytest.mark.slow
 def test_systems_in_the_kernel_can_come_out_either_way() -> None:
     shares = {"iRED": 0.5, "PI2": 0.3, "DualPI2": 0.4}
     table = pd.DataFrame(

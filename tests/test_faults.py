@@ -133,6 +133,7 @@ def test_killed_at_any_step(inputs: Inputs, tmp_path: Path) -> None:
         assert what["deaths"] >= min(what["steps"], 8), (name, what)
 
 
+@pytest.mark.slow
 @on_linux
 def test_a_set_of_files_is_replaced_in_one_step(tmp_path: Path) -> None:
     """Killed at any step, as for the folder of ``cct evaluate``: the old files or the new ones, and the others."""

@@ -126,6 +126,7 @@ LIMITED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIMITED)
 def test_applications_that_ask_for_less_than_the_link_has(name):
     scenario = cct.Scenario(bottleneck=cct.Bottleneck(**LINK), flows=LIMITED[name], duration_s=10)
@@ -152,6 +153,7 @@ QUIET = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUIET)
 def test_quiet_captures_of_others(name):
     if not (SHARED / name).is_file():
@@ -223,6 +225,7 @@ def test_most_bundled_bottlenecks_are_found():
     } == (short | {"bufferbloat-codel"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cca", ["reno", "cubic", "bbr"])
 @pytest.mark.parametrize("rate_mbps", [2, 20])
 def test_simulated_bottlenecks_are_found(cca, rate_mbps):
@@ -365,6 +368,7 @@ def test_nothing_known_of_any_fate_says_nothing():
     assert len(s.two_taps.queue_delay) and "second tap" not in texts(s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["three-ccas-ipv6", "testbed/cubic-late", "rtt-unfairness", "reno"])
 def test_two_numbers_for_the_wait_are_explained(name):
     """The growth of an RTT is the wait less what the least RTT holds of it: sample by sample, on real Linux."""

@@ -311,6 +311,7 @@ def sent(device: Device, *messages: tuple[str, list[dict[str, int]]]) -> None:
         device.send_digest(f"pipe.SwitchIngressDeparser.{name}", samples)
 
 
+@pytest.mark.slow
 def test_digests_of_a_name(switch: BfrtSwitch, device: Device) -> None:
     one, two, three = ({"flow": i, "rtt_ns": 1000 * i} for i in (1, 2, 3))
     assert list(switch.digests("rtt_digest")) == []

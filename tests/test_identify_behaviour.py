@@ -90,6 +90,7 @@ def test_slots_and_states_have_one_clock():
     assert apart[0] < 2 and apart[0] < min(apart[1:])
 
 
+@pytest.mark.slow
 def test_windows_say_what_their_senders_did(tmp_path):
     flows = (cct.Flow("cubic", rtt_ms=40), cct.Flow("bbr", rtt_ms=40))
     scenario = cct.Scenario(

@@ -143,6 +143,7 @@ ANYTHING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", mostly_slow(ANYTHING, ANYTHING[::4]), ids=lambda value: repr(value)[:20])
 def test_anything_in_any_column_of_answers(tmp_path, value):
     """Scores or one short line, whatever is in one cell or in all of a column."""

@@ -446,6 +446,7 @@ def test_windows_of_others_are_unknown():
     assert "other" not in names
 
 
+@pytest.mark.slow
 def test_what_does_the_same_is_one_answer():
     windows = samples.train("views")
     apart = Windows(windows.X, windows.y.copy(), windows.table, windows.inputs, windows.slot_ms)

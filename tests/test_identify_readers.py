@@ -239,6 +239,7 @@ def assert_same_slots(found: cct.Capture, direct: cct.Capture):
     assert len(set(shift)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.tshark
 @needs_tshark
 @pytest.mark.parametrize("left_out", [(), ("ip.src",), ("ip.dst", "frame.len")], ids=str)

@@ -88,6 +88,7 @@ def test_linux_can_run_what_is_not_for_the_simulator_alone(path: Path) -> None:
             assert len(make_plan(scenario).flows) == len(scenario.flow_list())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_one_command_runs_a_paper_on_the_testbed(paper: str, tmp_path: Path) -> None:
     stub = tmp_path / "bin" / "cct"

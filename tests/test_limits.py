@@ -161,6 +161,7 @@ def test_a_queue_before_the_tap_that_marks_less_does_not_hide_the_bottleneck():
 TAPS = sorted(path.name.removesuffix(".ingress.pcap.gz") for path in TRACES.glob("*.ingress.pcap.gz"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TAPS)
 def test_captured_flows_before_and_behind_the_queue(name):
     run = cct.load_run(TRACES / name)

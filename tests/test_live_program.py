@@ -35,6 +35,7 @@ def test_older_rights_stand_for_newer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("root" in one for one in program.missing())
 
 
+@pytest.mark.slow
 @linux
 def test_without_rights_one_line_says_so() -> None:
     if os.geteuid() != 0:

@@ -436,6 +436,7 @@ def test_an_ingress_capture_that_ends_first_loses_no_flow(stop_s):
     assert slots.groupby("flow_id").drops_estimate.count().min() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUNDLED_NAMES)
 def test_losses_are_those_the_kernels_queue_counted(name):
     """And the per-slot estimate agrees; the longest delay is that of a full queue, where the queue has a limit only."""

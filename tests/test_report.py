@@ -125,6 +125,7 @@ def test_nothing_comes_from_elsewhere(written: Path) -> None:
     assert "showSendToCloud: false" in written.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_plotting_library_travels_packed(written: Path, tmp_path: Path) -> None:
     """A third of its size; unpacked it is what plotly ships, and so are the panels what they are without packing."""
     from plotly.offline import get_plotlyjs

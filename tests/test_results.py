@@ -268,6 +268,7 @@ def test_a_result_is_made_kept_and_known_to_be_stale(
     assert kept.state("toy", toy_result) == "recorded"
 
 
+@pytest.mark.slow
 def test_an_interrupted_result_continues(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = toy_result.parent / "interrupted.py"
     program.write_text(

@@ -129,6 +129,7 @@ def test_karn_only_leaves_out(packets):
     assert set(with_rule) <= set(in_batches(RttPairing(karn=False), packets))
 
 
+@pytest.mark.slow
 def test_the_streams_above_reach_everything():
     """A generator without samples, doubts and drops would prove nothing."""
     seen = {}
@@ -767,6 +768,7 @@ def test_flow_numbers_may_be_far_apart():
         assert len(samples_ms(packets, method)) == found
 
 
+@pytest.mark.slow
 def test_any_numbers_at_all():
     """Columns no TCP ever sent: nothing breaks or loops, no sample is negative, and cuts still change nothing."""
     for seed in range(300):

@@ -320,6 +320,7 @@ class Raising(aqm.Aqm):
         return 0
 
 
+@pytest.mark.slow
 def test_mistakes_in_an_algorithm_name_the_line():
     with pytest.raises(AlgorithmError, match=r"Misspelt.on_dequeue, line \d+: 's.cuont \+= 1': .*'cuont'"):
         simulate(dumbbell([Flow("reno")], aqm=Misspelt))

@@ -54,6 +54,7 @@ def test_every_row_is_there(rows: slice, moved: bool) -> None:
         assert np.array_equal(old, expected)
 
 
+@pytest.mark.slow
 def test_it_grows_again_and_again() -> None:
     """Moved pages are in mappings of their own, and move again; the array they came from stays memory."""
     array = aligned_zeros((400_003, 3), np.int64)

@@ -415,6 +415,7 @@ def named(before: Any, behind: Any, **more: Any) -> Any:
 USERS = [slots, cct.queue_delay, cct.queue_loss, summary, recording, live, named]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("user", USERS, ids=lambda user: user.__name__)
 def test_functions_of_two_taps_refuse_swapped_ones_and_other_traffic(user: Callable[..., Any]):
     ingress, egress = taps("reno")

@@ -498,6 +498,7 @@ build_kernel(sys.argv[1], progress=False)
 """
 
 
+@pytest.mark.slow
 @needs_tools
 @pytest.mark.parametrize("number", [2, 9])
 def test_a_stopped_build_ends_its_compilers(tree: Path, cache: Path, number: int) -> None:

@@ -254,6 +254,7 @@ def test_nothing_stays_when_it_is_stopped(machine: None, tmp_path: Path, number:
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 def test_nothing_stays_when_it_fails(machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = namespaces()

@@ -366,6 +366,7 @@ def test_windows_limit_only_when_asked_to(program: Path, pair: Pair, tmp_path: P
     assert (results.flows.received_bytes > 10**5).all()
 
 
+@pytest.mark.slow
 @pytest.mark.netns
 @pytest.mark.parametrize(
     ("changes", "message"),

@@ -392,6 +392,7 @@ def test_several_queues_and_a_controller(tmp_path):
     assert ((share > 0.9) & (share < 1.1)).all()
 
 
+@pytest.mark.slow
 def test_the_rate_changes_on_time(tmp_path):
     spec = scenario(cct.Flow("udp", rate_mbps=30), rate_schedule=[(0.5, 10), (1.0, 25)], duration_s=1.5)
     run = run_testbed(spec, tmp_path / "run")
@@ -445,6 +446,7 @@ def test_queue_disciplines_run_and_their_counters_are_the_taps(tmp_path, name):
         assert run.flows.goodput_mbps[0] < 5
 
 
+@pytest.mark.slow
 def test_every_congestion_control_of_the_kernel_runs(tmp_path):
     names = (
         "reno cubic bbr bic cdg dctcp highspeed htcp hybla illinois lp nv scalable vegas veno westwood yeah"

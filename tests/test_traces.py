@@ -211,6 +211,7 @@ def check_labels(name: str, folder: Path, entry: dict) -> None:
                 assert payload[data] >= 0.9 * float(r["bytes_acked"]) > payload[other]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(CAPTURES, list(CAPTURES)[::4]))
 def test_the_queue_lost_exactly_what_the_kernel_counted(name: str) -> None:
     longest_ms, room_ms = check_taps(name, TRACES, CAPTURES[name])

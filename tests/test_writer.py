@@ -303,6 +303,7 @@ for protocol in ("ip", "tcp", "udp"):
     CHECKS += ["-o", f"{protocol}.check_checksum:TRUE"]
 
 
+@pytest.mark.slow
 @pytest.mark.tshark
 @pytest.mark.parametrize(("name", "link_type"), [("x.pcap", 1), ("x.pcapng.gz", 1), ("x.pcap.gz", LINK_RAW)])
 def test_tshark_reads_the_same(tmp_path, name, link_type):
