@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from fault_injection import call
 
+from cctoolkit import iter_capture
+
 TRACES = Path(__file__).parents[1] / "traces"
 MIXED = str(TRACES / "mixed.ingress.pcap.gz")
 
@@ -50,6 +52,18 @@ def test_guard_keeps_classes_whose_rtts_are_far_apart() -> None:
         done = cct(MIXED, "--long", "100000", "--rate", rate, "-k", "3", "--guard", "--format", "csv")
         assert done.returncode == 0, done.stderr
         assert sum(row["role"] == "class" for row in csv.DictReader(io.StringIO(done.stdout))) == classes
+
+
+def test_the_rate_of_a_capture_shorter_than_a_second() -> None:
+    """Its bits over its length, not over a second."""
+    part = next(iter(iter_capture(MIXED)))
+    since_ns = part.columns["ts_ns"] - part.columns["ts_ns"][0]
+    chosen = part.rows((since_ns >= 2 * 10**9) & (since_ns < 22 * 10**8))
+    ts_ns, to, wire = (chosen.columns[name] for name in ("ts_ns", "direction", "wire_bytes"))
+    mbps = max(int(wire[to == way].sum()) for way in (0, 1)) * 8e3 / int(ts_ns.max() - ts_ns.min())
+    done = cct(MIXED, "--start", "2", "--stop", "2.2")
+    assert done.returncode == 0, done.stderr
+    assert f"link: {mbps:.4g} Mbit/s" in done.stdout and mbps > 5
 
 
 def test_interval_after_interval() -> None:

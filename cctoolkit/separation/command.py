@@ -168,7 +168,7 @@ def separate(
         long_flows = metrics[metrics.is_long & (metrics.protocol == TCP)]
         known = long_flows.rtt_ms.dropna()
         k = k or (choose_k(known.to_numpy()) if len(known) else 1)
-        controller = controller_of(k, watched.busiest.mbps if rate is None else rate)
+        controller = controller_of(k, watched.link_mbps if rate is None else rate)
         decision = controller.decide(metrics, watched.seconds)
         table = watched.assignments(decision, metrics)
         if out.format is Format.table:

@@ -14,6 +14,9 @@ from .workload import BusiestSecond
 
 __all__ = ["WatchedCapture"]
 
+#: Over a shorter time than this a few packets back to back would make any rate.
+_SHORTEST_S = 0.01
+
 
 class WatchedCapture:
     """Passes on the parts of a capture, and remembers what decisions do not include.
@@ -68,6 +71,11 @@ class WatchedCapture:
     def seconds(self) -> float:
         """Time from the first packet to the last in s, positive."""
         return max((self.last_ns - (self.first_ns or 0)) / 1e9, 1e-9)
+
+    @property
+    def link_mbps(self) -> float:
+        """Estimated rate of the link: traffic in the busiest second, or over a capture that is shorter than that."""
+        return self.busiest.mbps / min(max(self.seconds, _SHORTEST_S), 1.0)
 
     def flows_of(self, decision: Decision) -> pd.DataFrame:
         """Endpoints and protocol of the flows of a decision."""
