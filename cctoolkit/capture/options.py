@@ -97,7 +97,8 @@ def _selection(
 
 def end_without_packets(capture: str, selection: Any) -> NoReturn:
     """End a command that found no packets: a line on standard error, and exit status 1."""
-    end_empty(f"{capture}: {'no packet matches the selection' if selection else 'no IP packets'}")
+    what = "no packet matches the selection" if selection else "no IP packets (cct info says what it holds)"
+    end_empty(f"{capture}: {what}")
 
 
 def _check_output_is_no_input(*, output: Path | None = None, **given: Any) -> None:
