@@ -126,7 +126,7 @@ def slots(
 ) -> None:
     """Compute per-slot inputs of the Dragonfly classifier: CBIQ, throughput, gaps, drops, bytes in flight.
 
-    --start and --stop choose the slots that begin in that time; that of the first packet of INGRESS begins with it.
+    --start and --stop choose slots by when they begin; the slot of the first packet counts from that packet.
 
     Example: `cct slots in.pcap.gz out.pcap.gz --slot-ms 10 --flow 0 -o slots.parquet`
     """
