@@ -754,7 +754,6 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
         (("--from", "dragonfly"), "dragonfly: is a DragonflyClassifier; training can continue"),
         (("--from", "cca", "--classifier", "deepcci"), "from: only scales"),
         (("--from", "cca", "--compare"), "leave out --compare"),
-        (("--test-share", "1.5"), "not a share"),
         (("--device", "nothing"), "device: nothing"),
     ],
 )

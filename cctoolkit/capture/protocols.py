@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..errors import ParameterError
 
 __all__ = ["protocol_name", "protocol_number"]
@@ -50,7 +48,7 @@ def protocol_number(name: str | int) -> int:
     ParameterError
         Unknown protocol.
     """
-    if isinstance(name, int | np.integer) or name.isdecimal():
+    if not isinstance(name, str) or name.isdecimal():
         if not 0 <= int(name) <= 255:
             raise ParameterError(f"protocol: {name} must be between 0 and 255")
         return int(name)
