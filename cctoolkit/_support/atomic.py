@@ -22,11 +22,11 @@ from pathlib import Path
 
 from ..errors import CCToolkitError, ParameterError
 from .locks import try_lock
-from .terminal import printing
+from .terminal import is_standard_output, printing
 
 __all__ = [
-    "SUFFIX", "check_target", "is_same_file", "is_standard_output", "replacing", "replacing_files", "replacing_folder",
-    "replacing_set", "sweep",
+    "SUFFIX", "check_target", "is_same_file", "replacing", "replacing_files", "replacing_folder", "replacing_set",
+    "sweep",
 ]  # fmt: skip
 
 #: Ending of hidden folders; nothing else has it, so what has it is ours to remove.
@@ -139,11 +139,6 @@ def replacing_set(folder: str | os.PathLike[str]) -> Iterator[Path]:
     )
     with replacing_files(folder) if fixed else replacing_folder(folder, keep=lambda _: True) as inside:
         yield inside
-
-
-def is_standard_output(path: str | os.PathLike[str] | None) -> bool:
-    """Whether it is ``-``, which names standard output where one file is written."""
-    return path is not None and os.fspath(path) == "-"
 
 
 def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Listing", "cell_text", "end_empty", "listing", "live", "note", "printing", "say", "say_beside", "show", "write",
+    "Listing", "cell_text", "end_empty", "is_standard_output", "listing", "live", "note", "printing", "say",
+    "say_beside", "show", "write",
 ]  # fmt: skip
 
 #: Width of text on a pipe, in columns; tables take what they need there.
@@ -55,9 +56,14 @@ def note(text: object) -> None:
     above_bars(f"cct: {printable(text)}")
 
 
-def say_beside(output: object) -> Callable[[object], None]:
+def is_standard_output(path: str | os.PathLike[str] | None) -> bool:
+    """Whether it is ``-``, which names standard output where one file is written."""
+    return path is not None and os.fspath(path) == "-"
+
+
+def say_beside(output: str | os.PathLike[str]) -> Callable[[object], None]:
     """The function that prints lines about a file that is written: :func:`note` if the file is standard output."""
-    return note if str(output) == "-" else say
+    return note if is_standard_output(output) else say
 
 
 def end_empty(text: object) -> NoReturn:

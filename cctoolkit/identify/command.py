@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._support.atomic import check_target, is_standard_output
+from .._support.atomic import check_target
 from .._support.options import CommandGroup, ModelArgument, ModelOption, SlotMsOption, WorkersOption
 from .._support.ranges import LEAST_MS, LEAST_S
-from .._support.terminal import end_empty, listing, note, say, show
+from .._support.terminal import end_empty, is_standard_output, listing, note, say, show
 from .._support.version import __version__
 from .._support.words import did_you_mean, format_probability, plural, printable
 from ..capture.options import (

@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._support.atomic import check_target, is_standard_output, replacing
+from .._support.atomic import check_target, replacing
 from .._support.csv import write_csv
-from .._support.terminal import printing
+from .._support.terminal import is_standard_output, printing
 from .._support.version import __version__
 from ..errors import ParameterError
 from . import write_parquet
