@@ -217,9 +217,9 @@ first = run_test(1)
 
 # %% [markdown]
 # Separation works as the paper says and costs no utilisation, because other queues may use an idle share; with hard
-# limits they may not. For a scheme that sorts by congestion control, four flows of one kind are one queue: where its
-# bars differ from those of one queue, the difference is chance (for more seeds:
-# `cct experiment rtt-separation --test 1`).
+# limits they may not. A scheme that sorts by congestion control has two queues for four flows of one kind: one for new
+# flows, one for the rest. Where its bars differ from those of one queue, that and chance are the reasons (for more
+# seeds: `cct experiment rtt-separation --test 1`).
 #
 # With CUBIC *and* BBR (which the paper does not test), each RTT class has one flow of each, and BBR takes most of it.
 # In this case, queues by congestion control do better. The two ideas solve different problems.

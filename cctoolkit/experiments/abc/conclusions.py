@@ -159,8 +159,8 @@ def why(tables: Tables) -> list[Statement]:
         found.append(
             Statement(
                 6,
-                f"{OURS}with '{cause}' ({CAUSES[cause].about}; {CAUSES[cause].where}), everything that the paper says "
-                f"holds, including {limit:g} Mbit/s for the flood",
+                f"{OURS}with '{cause}' ({CAUSES[cause].about}; {CAUSES[cause].where}), all that the paper says "
+                f"about goodput holds but the shape of figure 6, with {limit:g} Mbit/s for the flood",
                 says,
                 bool(row["all_but_shape"]),
             )
