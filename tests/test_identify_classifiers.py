@@ -612,3 +612,16 @@ def test_summaries_are_so_many_numbers_whatever_the_length():
     for slots in (10, 300):
         X = np.random.default_rng(1).poisson(1000, (4, slots, 5))
         assert summaries(X).shape == (4, 12 * len(VIEW_CHANNELS))
+
+
+def test_names_that_are_almost_certain_are_not_refused():
+    model = CCAClassifier(lose=0.03)
+    model.learnt_ = model.classes_ = np.array(["bbr", "cubic"])
+    sure = 1 - np.geomspace(1e-9, 1e-5, 50)
+    likely = np.stack([sure, 1 - sure], axis=1)
+    model._learn_thresholds(np.full(50, 1000), likely, np.zeros(50, np.int64))
+    assert model.least_.tolist() == [[1000, 0.95]]
+
+    likely = np.stack([np.linspace(0.5, 1, 101), np.linspace(0.5, 0, 101)], axis=1)
+    model._learn_thresholds(np.full(101, 1000), likely, np.zeros(101, np.int64))
+    np.testing.assert_allclose(model.least_, [[1000, 0.515]])  # where 3 % lie below

@@ -43,6 +43,8 @@ __all__ = ["CCAClassifier", "DeepcciClassifier", "DragonflyClassifier", "Summary
 
 #: Congestion controls that pace: the target of DeePCCI's second output.
 PACED = ("bbr", "bbr2", "bbr3", "prague")
+#: The largest threshold for names: a calibrated probability above it is no reason to answer "unknown".
+_ALMOST_CERTAIN = 0.95
 _Windows = Windows | np.ndarray
 
 
@@ -446,7 +448,8 @@ class CCAClassifier(_NetworkClassifier):
     alike : mapping of str to sequence of str, optional
         Congestion controls that behave alike and become one answer: its name, and the others it covers.
     lose : float
-        Share of known windows (of the validation runs, for each length) that may be called unknown.
+        Share of known windows (of the validation runs, for each length) that may be called unknown. Fewer are, if all
+        are easy to tell: a name with a probability of 0.95 or more is always given.
     widths : tuple of int
         Number of channels of the network's convolutions; more classes may need more.
     pretrained : str or path, optional
@@ -639,10 +642,16 @@ class CCAClassifier(_NetworkClassifier):
                 values.lerp_(before[name], self.keep)
 
     def _learn_thresholds(self, slots: np.ndarray, probabilities: np.ndarray, numbers: np.ndarray) -> None:
-        """Thresholds for names, so that a share `lose` of the known windows of each length is lost."""
+        """Thresholds for names, so that a share `lose` of the known windows of each length is lost.
+
+        No threshold exceeds :data:`_ALMOST_CERTAIN`: where windows are easy to tell, all probabilities are nearly 1,
+        and so would be a threshold that loses some of them.
+        """
         known = grouped(self.learnt_, self.alike or {})[numbers] != self.other
         likely, slots = self._known(probabilities)[known], slots[known]
-        limits = [(n, np.quantile(likely[slots == n], self.lose)) for n in np.unique(slots)]
+        limits = [
+            (n, min(np.quantile(likely[slots == n], self.lose), _ALMOST_CERTAIN)) for n in np.unique(slots)
+        ]
         self.least_ = np.array(limits).reshape(-1, 2)
 
     def calibrate(self, X: Windows | Sequence[Windows], other_share: float | None = None) -> CCAClassifier:

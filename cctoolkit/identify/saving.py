@@ -250,7 +250,7 @@ def save_models(
         "windows_ms": [float(ms) for ms in lengths],
         "networks": networks,
         "temperature": np.asarray(getattr(first, "temperature_", [])).tolist(),
-        "least": np.round(getattr(first, "least_", []), 4).tolist(),
+        "least": np.asarray(getattr(first, "least_", [])).tolist(),
         "other": getattr(first, "other", "other"),
         "alike": {name: list(ccas) for name, ccas in (getattr(first, "alike", None) or {}).items()},
         "data": data,
