@@ -160,7 +160,7 @@ def why(tables: Tables) -> list[Statement]:
             Statement(
                 6,
                 f"{OURS}with '{cause}' ({CAUSES[cause].about}; {CAUSES[cause].where}), all that the paper says "
-                f"about goodput holds but the shape of figure 6, with {limit:g} Mbit/s for the flood",
+                f"about goodput holds except perhaps the shape of figure 6, with {limit:g} Mbit/s for the flood",
                 says,
                 bool(row["all_but_shape"]),
             )
