@@ -482,7 +482,15 @@ def test_slots_that_a_model_does_not_take(dragonfly):
         model.predict(slots.drop(columns="cbiq_bytes"))
     with pytest.raises(ParameterError, match="windows of 200 ms: fly has networks for 100 ms"):
         model.predict_slots(slots, window_ms=200)
-    assert model.predict_slots(slots, window_ms=100).window_ms[0] == 100
+    found = model.predict_slots(slots, window_ms=100)
+    assert found.window_ms[0] == 100
+    mixed = slots.sample(frac=1, random_state=0)
+    pd.testing.assert_frame_equal(model.predict_slots(mixed, window_ms=100), found)
+    with pytest.raises(SchemaError, match="lacks slot"):
+        model.predict_slots(slots.drop(index=slots.index[5]))
+    slots.attrs = {}
+    with pytest.raises(ParameterError, match=r"attrs\['slot_ms'\], was lost"):
+        model.predict_slots(slots)
 
 
 def test_loading_executes_nothing(copy, tmp_path):

@@ -12,9 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import cctoolkit as cct
 from cctoolkit.cca import Cca
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.identify import Windows, bundled_models, load
+from cctoolkit.identify.dataset import Recording, SlotDataset, index_dataset, save_recording
 from cctoolkit.identify.datasets import Datasets
 from cctoolkit.identify.evaluation_folder import FILES, by_setting, reliability_of, write_evaluation
 from cctoolkit.identify.flow_settings import banded, settings_of_runs
@@ -22,6 +24,7 @@ from cctoolkit.identify.leakage import (
     SPLIT,
     note_settings,
     note_trained_before,
+    seen_runs,
     trained_runs,
     trained_settings,
     unseen_runs,
@@ -35,6 +38,7 @@ def of(flows: pd.DataFrame) -> Datasets:
     """Datasets of these flows, without slots."""
     data = object.__new__(Datasets)
     data.flows, data.runs = flows, sorted(set(flows["run"]))
+    data.contents = {run: f"content of {run}" for run in data.runs}
     return data
 
 
@@ -101,6 +105,59 @@ def test_a_split_by_setting_leaves_settings_out() -> None:
         of(grid().assign(aqm="red")).split(0.3, 0, ["aqm"])
 
 
+def test_a_repetition_has_the_settings_of_what_it_repeats() -> None:
+    bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    scenario = cct.Scenario(bottleneck=bottleneck, flows=[cct.Flow("reno", rtt_ms=20)], duration_s=1)
+    rows = [
+        {"run": f"{number}", **changes, "base_rtt_ms": one.flows[0].rtt_ms}
+        for number, (changes, one) in enumerate(
+            cct.sweep(scenario, {"flows.0.rtt_ms": [20, 20.1], "repetition": [0, 1, 2]})
+        )
+    ]
+    flows = pd.DataFrame(rows)
+    assert flows["base_rtt_ms"].nunique() == 6
+    keys = list(settings_of_runs(flows).values())
+    assert len(set(keys[:3])) == len(set(keys[3:])) == 1 and keys[0] != keys[3]
+    training, testing = of(flows).split(0.3, 0, [])
+    assert len(training) == len(testing) == 3
+
+
+# ---- several datasets ------------------------------------------------------------------------------------------------
+
+
+def saved(folder: Path, *runs: tuple[str, str, float]) -> Path:
+    """A dataset of runs with a name, a congestion control and a share of the packets of an example."""
+    for name, cca, share in runs:
+        slots = cct.identify.record(cct.example(cca)).slots
+        slots = slots.iloc[: int(share * len(slots))]
+        flows = pd.DataFrame({"flow_id": [0], "cca": [cca]})
+        save_recording(folder, Recording(name, slots, flows), {"made_by": "captures", "captures": ["x.pcap"]})
+    index_dataset(folder, {}, 1.0)
+    return folder
+
+
+def test_runs_are_what_was_recorded_not_their_names(tmp_path: Path) -> None:
+    mine = saved(tmp_path / "a" / "mine", ("first", "cubic", 1), ("own", "cubic", 0.8))
+    other = saved(tmp_path / "b" / "mine", ("first", "bbr", 1))
+    copy = Path(shutil.copytree(mine, tmp_path / "copy"))
+    assert SlotDataset(copy).contents() == SlotDataset(mine).contents()
+
+    both = Datasets([mine, other])
+    assert both.runs == ["a/mine/first", "b/mine/first", "own"] and set(both.digests()) == {
+        "a/mine",
+        "b/mine",
+    }
+    by_run = both.flows.set_index("run")["cca"].to_dict()
+    assert by_run == {"a/mine/first": "cubic", "b/mine/first": "bbr", "own": "cubic"}
+    windows = both.cut(["b/mine/first", "own"], 500, "throughput", per_flow=2)
+    assert windows.table.groupby("run")["cca"].first().to_dict() == {"b/mine/first": "bbr", "own": "cubic"}
+
+    once = Datasets([mine, copy, mine])
+    assert once.runs == ["first", "own"] and len(once.flows) == 2 and set(once.parts) == {"mine", "copy"}
+    assert len(once.cut(once.runs, 500, "throughput", per_flow=2)) == 4
+    assert len(Datasets([copy, other]).runs) == 3
+
+
 # ---- what a model has seen -------------------------------------------------------------------------------------------
 
 
@@ -117,8 +174,19 @@ def test_training_data_of_a_model_is_reported(tmp_path: Path, capsys: pytest.Cap
     assert note_settings(data, rest, trained_settings(model)) == 24
     assert "24 of 60 test runs have settings seen in training" in capsys.readouterr().err
     assert note_settings(data, [run for run in rest if "codel" in run], trained_settings(model)) == 0
-    assert note_trained_before(model, ["1-red-1", "2-red-2"]) == 1
+    assert note_trained_before(model, data, ["1-red-1", "2-red-2"]) == 1
     capsys.readouterr()
+
+    write_split(tmp_path, data.flows, training, ["1-codel-1"], contents=data.contents)
+    assert seen_runs(model, data) == training
+    renamed = of(grid().assign(run=lambda flows: "theirs/" + flows["run"]))
+    assert seen_runs(model, renamed) == []  # neither the names nor what was recorded
+    renamed.contents = {f"theirs/{run}": content for run, content in data.contents.items()}
+    assert seen_runs(model, renamed) == [f"theirs/{run}" for run in training]
+    other = of(grid())
+    other.contents = dict.fromkeys(other.runs, "something else")
+    assert seen_runs(model, other) == [] and unseen_runs(model, other) == other.runs
+    assert capsys.readouterr().err == ""
 
     (tmp_path / "on").mkdir()  # another one, that goes on from it
     write_split(tmp_path / "on", data.flows, ["2-codel-1"], ["1-red-1", "3-codel-1"], before=model)

@@ -22,9 +22,10 @@ TRACES = Path(__file__).parents[1] / "traces"
 
 def slots_of(came, flight, seq, **more) -> pd.DataFrame:
     columns = {"in_bytes": came, "in_seq": seq, "bytes_in_flight": flight, **more}
-    return pd.DataFrame(
-        {"flow_id": 0, **{name: pd.array(values, "Int64") for name, values in columns.items()}}
-    )
+    table = pd.DataFrame({name: pd.array(values, "Int64") for name, values in columns.items()})
+    table.insert(0, "flow_id", 0)
+    table.insert(1, "slot", range(len(table)))
+    return table
 
 
 # ---- the kernel and its twin -----------------------------------------------------------------------------------------
@@ -211,9 +212,25 @@ def test_each_flow_by_itself_in_the_tables_order():
     pd.testing.assert_frame_equal(table, pd.concat(alone, ignore_index=True))
 
 
+def test_rows_in_any_order_but_none_left_out():
+    slots = cct.compute_slots(cct.load_run(TRACES / "mixed").ingress)
+    table = cct.flow_limits(slots).set_index("flow_id")
+    shuffled = slots.sample(frac=1, random_state=1)
+    pd.testing.assert_frame_equal(cct.flow_limits(shuffled).set_index("flow_id").loc[table.index], table)
+    by_time = slots.sort_values("slot", kind="stable")
+    pd.testing.assert_frame_equal(cct.flow_limits(by_time).set_index("flow_id").loc[table.index], table)
+    flow, slot = slots.flow_id[0], slots.slot[0]
+    with pytest.raises(SchemaError, match=f"flow {flow} lacks slot {slot + 3};"):
+        cct.flow_limits(slots.drop(index=3))
+    with pytest.raises(SchemaError, match=r"flow \d+ lacks slot"):
+        cct.flow_limits(slots[slots.in_bytes > 0])
+    with pytest.raises(SchemaError, match=f"flow {flow} has slot {slot + 2} twice"):
+        cct.flow_limits(pd.concat([slots, slots.iloc[2:3]]))
+
+
 def test_tables_that_are_none():
     with pytest.raises(SchemaError, match="in_seq"):
-        cct.flow_limits(pd.DataFrame({"flow_id": [1], "in_bytes": [1], "bytes_in_flight": [1]}))
+        cct.flow_limits(pd.DataFrame({"flow_id": [1], "slot": [1], "in_bytes": [1], "bytes_in_flight": [1]}))
     sound = slots_of(
         [1448] * 40, [1448] * 40, list(range(0, 1448 * 40, 1448)), in_ce_packets=[0] * 40, ecn_echoes=[0] * 40
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "about",
     "arrow_table",
+    "extremes",
     "frame",
     "provenance_entry",
     "provenance_of",
@@ -187,3 +188,25 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
             return provenance_of(pq.read_schema(readable(path)).metadata)
     except (SchemaError, OSError):
         raise SchemaError(f"{path}: not a readable Parquet file; delete it and rebuild it") from None
+
+
+def extremes(path: str | os.PathLike[str]) -> list[tuple[str, int, Any, Any]]:
+    """Each column's name, number of values, smallest and largest value, from the file's statistics without its rows.
+
+    Raises
+    ------
+    SchemaError
+        The file cannot be read as Parquet.
+    """
+    import pyarrow.parquet as pq
+
+    with _reading(path):
+        about = pq.read_metadata(readable(path))
+        groups = [about.row_group(i) for i in range(about.num_row_groups)]
+        rows = []
+        for column, name in enumerate(about.schema.names):
+            parts = [group.column(column).statistics for group in groups]
+            ends = [end for part in parts if part and part.has_min_max for end in (part.min, part.max)]
+            count = sum(part.num_values for part in parts if part)
+            rows.append((name, count, min(ends, default=None), max(ends, default=None)))
+        return rows

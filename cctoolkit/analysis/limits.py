@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._support import arguments
 from .._support.kernels import inlined, kernel
-from ..errors import SchemaError
 from .segments import USUAL_SEGMENT_BYTES, packet_lengths, segment_bytes
 from .sequence import ahead
+from .slot_rows import consecutive
 
 __all__ = ["LIMITS", "NAMEABLE", "SIGNS", "flow_limits", "limit_in_words"]
 
@@ -376,7 +375,7 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per flow, in the order of `slots`: ``flow_id``, ``limited_by`` (a name in
+        One row per flow, in order of their first rows: ``flow_id``, ``limited_by`` (a name in
         ``cctoolkit.analysis.limits.LIMITS``), and what was measured:
 
         - ``rounds``: round trips with data, of at least ten slots.
@@ -402,7 +401,7 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     SchemaError
-        The table lacks a column.
+        The table lacks a column, or a flow lacks a slot between others.
 
     See Also
     --------
@@ -435,8 +434,7 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     >>> cct.flow_limits(cct.compute_slots(run.egress)).limited_by.tolist()
     ['behind']
     """
-    columns = ("flow_id", "in_bytes", "in_seq", "bytes_in_flight")
-    slots = arguments.table("slots", slots, columns, error=SchemaError)
+    slots = consecutive(slots, ("in_bytes", "in_seq", "bytes_in_flight"))
     came, flight = (_observed(slots[name], 2.0**53) for name in ("in_bytes", "bytes_in_flight"))
     seq = np.nan_to_num(_observed(slots["in_seq"], 2.0**32), nan=-1.0).astype(np.int64)
     flow = slots["flow_id"].to_numpy()

@@ -474,7 +474,7 @@ class Model:
         Parameters
         ----------
         slots : DataFrame
-            From :func:`cctoolkit.compute_slots`, with slots as long as the model's.
+            From :func:`cctoolkit.compute_slots`, with slots as long as the model's, and ``attrs["slot_ms"]``.
         window_ms : float, optional
             Window length. By default the longest training length that the flow fills or, for a model of any length,
             the longest number of whole seconds between them.
@@ -490,9 +490,9 @@ class Model:
         Raises
         ------
         ParameterError
-            The slot length differs from the model's, or the model has no network for the window length.
+            The slot length is not known or differs from the model's, or the model has no network for the window length.
         SchemaError
-            The table lacks a column.
+            The table lacks a column, or a flow lacks a slot between others.
 
         Notes
         -----
@@ -505,7 +505,11 @@ class Model:
         """
         if not isinstance(slots, pd.DataFrame):
             raise SchemaError(f"slots: expected a DataFrame, found {type(slots).__name__}")
-        slot_ms = slots.attrs.get("slot_ms", self.slot_ms)
+        slot_ms = slots.attrs.get("slot_ms")
+        if slot_ms is None:
+            raise ParameterError(
+                "slots: their length in ms, attrs['slot_ms'], was lost; set it as cctoolkit.compute_slots does"
+            )
         if slot_ms != self.slot_ms:
             raise ParameterError(
                 f"slots of {slot_ms:g} ms: {self.name} was trained on slots of {self.slot_ms:g} ms"

@@ -304,7 +304,7 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed for the split, the windows and the training.", min=0)] = 0,
     per_flow: _PerFlow = 4,
     test_share: Annotated[
-        float, typer.Option(help="Share of the runs held out to test on.", min=0.0, max=1.0)
+        float, typer.Option(help="Share of the runs held out to test on, below 1.", min=0.0, max=1.0)
     ] = 0.3,
     split_by: Annotated[
         str | None,
@@ -364,16 +364,21 @@ def train(
     _check_extra(torch=compare or classifier != "summary")
     data = Datasets(datasets)
     data.check_ccas(chosen_ccas)
+    if others and set(data.flows["cca"]) == set(chosen_ccas or ()):
+        raise ParameterError(
+            f"others: all flows use {', '.join(sorted(chosen_ccas or ()))}; add datasets with other congestion controls"
+        )
     for cca in (cca for members in classes.values() for cca in members):
         if cca not in (chosen_ccas or set(data.flows["cca"])):
             there = chosen_ccas or sorted(set(data.flows["cca"]))
             raise ParameterError(f"alike: {cca!r} is not among the classes{did_you_mean(cca, there)}")
     families = None if split_by is None else _columns_to_split_by(split_by)
-    training, testing = data.split(test_share, seed, families)
-    learnt = set(data.flows["cca"][data.flows["run"].isin(training)])
-    if missing := sorted(set(chosen_ccas or data.flows["cca"]) - learnt):
-        note(f"no training run uses {', '.join(missing)}: try more runs or another --seed")
-    order = fitting.Order(data, training, testing, window_ms, per_flow, seed, chosen_ccas)
+    training, testing = data.split(test_share, seed, families, None if others else chosen_ccas)
+    for part, runs in (("training", training), ("test", testing)):
+        used = set(data.flows["cca"][data.flows["run"].isin(runs)])
+        if runs and (missing := sorted(set(chosen_ccas or data.flows["cca"]) - used)):
+            note(f"no {part} run uses {', '.join(missing)}: try more runs or another --seed")
+    order = fitting.Order(data, training, testing, window_ms, per_flow, seed, chosen_ccas, families)
     running: dict[str, Any] = {"epochs": epochs, "device": device, "progress": sys.stderr.isatty()}
     if compare:
         table = fitting.compare(order, output, **running)
@@ -412,7 +417,7 @@ def _note_leakage(
         data, testing, {settings[run] for run in training}, " (--split-by settings keeps them apart)"
     )
     if pretrained is not None:
-        note_trained_before(load(pretrained), testing)
+        note_trained_before(load(pretrained), data, testing)
 
 
 def _columns_to_split_by(text: str) -> list[str]:
@@ -614,8 +619,9 @@ def benchmark_cca(
     from .benchmark import WINDOWS_MS, answers, build, questions, read_answers
     from .bundle import load
     from .classify import DEFAULT_MODEL
+    from .datasets import Datasets
     from .leaderboard import write
-    from .leakage import trained_runs
+    from .leakage import seen_runs
 
     check_target(output, folder=True)
     opened = [load(name) for name in models or ([] if answered else [DEFAULT_MODEL])]
@@ -626,12 +632,11 @@ def benchmark_cca(
         output / "data", runs=runs, seed=seed, on=on, workers=workers, progress=sys.stderr.isatty()
     )  # fmt: skip
     asked = questions(datasets, list(window_ms or WINDOWS_MS), per_flow=per_flow, seed=seed)
+    data = Datasets([dataset.path for dataset in datasets.values()])
     for model in opened:
-        known = len(set(asked["run"]) & (trained_runs(model) or set()))
+        known = len(seen_runs(model, data) or ())
         if known:
-            note(
-                f"{model.name} was trained on {known} of the {asked['run'].nunique()} runs: its scores are too high"
-            )
+            note(f"{model.name} was trained on {known} of the {len(data.runs)} runs: its scores are too high")
     by_name = {name: read_answers(file, asked) for name, file in files.items()}
     asked_models: list[Model | Baseline] = [*opened]
     if baselines:

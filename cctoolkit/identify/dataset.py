@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -158,7 +159,7 @@ def record(
     states = None
     if isinstance(run, Run):
         states = sender_states(run.flow_series, wanted, slots.attrs["start_ns"], slot_ms)
-    slots.attrs = {}
+    slots.attrs = {"slot_ms": slot_ms}
     return Recording(name, slots, flows, slot_ms, states)
 
 
@@ -227,6 +228,22 @@ class SlotDataset:
         """Names of the runs, in order."""
         return list(dict.fromkeys(self.flows["run"]))
 
+    def contents(self) -> dict[str, str]:
+        """By run, a key of what was recorded: equal in copies of a dataset, different for other runs of the same name.
+
+        Twelve hexadecimal digits of a SHA-256: for a scenario, of the scenario and where it ran; for captures, of the
+        number of slots and of the smallest and largest value in each of their columns.
+        """
+        return {run: self._content(run) for run in self.runs}
+
+    def _content(self, run: str) -> str:
+        path = self.path / "slots" / f"{run}.parquet"
+        provenance = parquet.read_provenance(path)
+        facts: Any = parquet.extremes(path)
+        if "scenario" in provenance:
+            facts = [provenance["scenario"], provenance.get("on")]
+        return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:12]
+
     def __len__(self) -> int:
         return len(self.runs)
 
@@ -241,6 +258,7 @@ class SlotDataset:
             table = parquet.read(path, wanted, memory_map=True)
             known = flows.drop(columns="run").reset_index(drop=True)
             slots = parquet.frame(table, path, ignore_metadata=True)
+            slots.attrs = {"slot_ms": self.slot_ms}
             at = self.path / "states" / f"{run}.parquet"
             states = parquet.frame(parquet.read(at), at, ignore_metadata=True) if at.is_file() else None
             yield Recording(str(run), slots, known, self.slot_ms, states)

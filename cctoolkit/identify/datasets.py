@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,10 @@ WINDOWS_MS = (100.0, 1000.0, 10000.0)
 
 
 class Datasets:
-    """Several datasets as one; runs with the same name count as one run.
+    """Several datasets as one.
+
+    A run that several datasets have (:meth:`~.dataset.SlotDataset.contents`) counts once. Different runs with the same
+    name get that of their dataset, too: ``mine/first`` and ``theirs/first``.
 
     Parameters
     ----------
@@ -33,12 +38,15 @@ class Datasets:
 
     Attributes
     ----------
-    parts : list of SlotDataset
+    parts : dict of str to SlotDataset
+        By the folder's name, with as many parent folders as it takes to tell them apart.
     slot_ms : float
     runs : list of str
         Their names, sorted.
+    contents : dict of str to str
+        By run, a key of what was recorded.
     flows : DataFrame
-        Flows of all parts.
+        Flows of all runs.
 
     Raises
     ------
@@ -49,13 +57,34 @@ class Datasets:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.parts = [SlotDataset(folder) for folder in folders]
-        lengths = {part.slot_ms for part in self.parts}
+        self.parts = {name: SlotDataset(folder) for name, folder in _names(folders).items()}
+        lengths = {part.slot_ms for part in self.parts.values()}
         if len(lengths) > 1:
             raise ParameterError(f"datasets: slots of {' and '.join(f'{ms:g}' for ms in sorted(lengths))} ms")
         self.slot_ms = lengths.pop()
-        self.runs = sorted({run for part in self.parts for run in part.runs})
-        self.flows = pd.concat([part.flows for part in self.parts], ignore_index=True)
+        self._names = self._names_of_runs()
+        self.runs = sorted(name for names in self._names.values() for name in names.values())
+        flows = []
+        for part, names in zip(self.parts.values(), self._names.values(), strict=True):
+            if names:
+                own = part.where(list(names)).flows
+                flows.append(own.assign(run=own["run"].map(names)))
+        self.flows = pd.concat(flows, ignore_index=True)
+
+    def _names_of_runs(self) -> dict[str, dict[str, str]]:
+        """By part, the name here of each run that no earlier part has; fills `contents`."""
+        there: dict[str, dict[str, str]] = {}
+        known: set[str] = set()
+        for name, part in self.parts.items():
+            there[name] = {run: key for run, key in part.contents().items() if key not in known}
+            known |= set(there[name].values())
+        times = Counter(run for runs in there.values() for run in runs)
+        names = {
+            part: {run: run if times[run] == 1 else f"{part}/{run}" for run in runs}
+            for part, runs in there.items()
+        }
+        self.contents = {names[part][run]: key for part, runs in there.items() for run, key in runs.items()}
+        return names
 
     def check_ccas(self, ccas: Sequence[str] | None) -> None:
         """Raise ParameterError unless some flow uses each of these congestion controls."""
@@ -67,7 +96,7 @@ class Datasets:
                 )
 
     def split(
-        self, test_share: float, seed: int, by: Sequence[str] | None = None
+        self, test_share: float, seed: int, by: Sequence[str] | None = None, ccas: Sequence[str] | None = None
     ) -> tuple[list[str], list[str]]:
         """Names of the runs to train on (at least one) and of those to test on.
 
@@ -80,6 +109,8 @@ class Datasets:
             Settings (columns of the flows). Runs in which they are equal stay on one side; numbers with many values
             count as equal within a quarter of them (:func:`~.flow_settings.banded`). If empty: all settings, with
             their exact values.
+        ccas : sequence of str, optional
+            Only runs that have flows with one of these congestion controls.
 
         Raises
         ------
@@ -88,20 +119,22 @@ class Datasets:
         """
         if not 0 <= test_share < 1:
             raise ParameterError(f"test_share: {test_share:g} is not a share from 0 up to 1")
-        family = {run: run for run in self.runs} if by is None else self._families(by)
+        flows = self.flows if ccas is None else self.flows[self.flows["cca"].isin(list(ccas))]
+        runs = sorted(set(flows["run"]))
+        family = {run: run for run in runs} if by is None else self._families(by, runs)
         members: dict[str, list[str]] = {}
-        for run in self.runs:
+        for run in runs:
             members.setdefault(family[run], []).append(run)
         testing: list[str] = []
-        wanted, order = int(np.ceil(test_share * len(self.runs))), np.random.default_rng(seed)
+        wanted, order = int(np.ceil(test_share * len(runs))), np.random.default_rng(seed)
         for name in order.permutation(list(members))[: len(members) - 1]:
             if len(testing) >= wanted:
                 break
             testing += members[name]
-        return sorted(set(self.runs) - set(testing)), sorted(testing)
+        return sorted(set(runs) - set(testing)), sorted(testing)
 
-    def _families(self, by: Sequence[str]) -> dict[str, str]:
-        """By run, a key that identifies its settings."""
+    def _families(self, by: Sequence[str], runs: Sequence[str]) -> dict[str, str]:
+        """By run, a key that identifies its settings; there must be two among these runs."""
         there = setting_columns(self.flows)
         for column in by:
             if column not in there:
@@ -113,7 +146,7 @@ class Datasets:
         if by:
             flows = flows[["run"]].assign(**{column: banded(flows[column]).astype(str) for column in by})
         families = settings_of_runs(flows, list(by) or None)
-        if len(set(families.values())) < 2:
+        if len({families[run] for run in runs}) < 2:
             raise ParameterError(f"split_by: all runs have the same {' and '.join(by) or 'settings'}")
         return families
 
@@ -128,10 +161,10 @@ class Datasets:
         )
 
     def _recordings(self, runs: Sequence[str], columns: Sequence[str]) -> Iterator[Recording]:
-        for part in self.parts:
-            some = part.where(runs)
-            if len(some.flows):
-                yield from some.recordings(columns)
+        for name, part in self.parts.items():
+            names = {there: here for there, here in self._names[name].items() if here in set(runs)}
+            for recording in part.where(list(names)).recordings(columns):
+                yield dataclasses.replace(recording, name=names[recording.name])
 
     def windows(
         self, runs: Sequence[str], windows_ms: Sequence[float] | None, inputs: str, **options: Any
@@ -177,6 +210,17 @@ class Datasets:
     def digests(self) -> dict[str, str]:
         """SHA-256 of each part's table of flows, by the part's name."""
         return {
-            part.path.name: hashlib.sha256((part.path / "flows.parquet").read_bytes()).hexdigest()
-            for part in self.parts
+            name: hashlib.sha256((part.path / "flows.parquet").read_bytes()).hexdigest()
+            for name, part in self.parts.items()
         }
+
+
+def _names(folders: Sequence[Path]) -> dict[str, Path]:
+    """Different folders by their last parts, as few as tell them apart."""
+    paths = list(dict.fromkeys(folder.resolve() for folder in folders))
+    for n in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-n:]) for path in paths]
+        if len(set(names)) == len(names):
+            break
+    given = {folder.resolve(): folder for folder in folders}
+    return {name: given[path] for name, path in zip(names, paths, strict=True)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from .._support.atomic import check_target, replacing, replacing_folder
 from .._support.csv import write_csv
 from .._support.terminal import note
 from .._support.version import __version__
+from .._support.words import plural
 from ..errors import ParameterError
 from .bundle import Model, load
 from .card import limits, write_card
@@ -73,6 +75,8 @@ class Order:
         As for :func:`~.windows.cut_windows`.
     ccas : sequence of str, optional
         Congestion controls to learn; by default all.
+    split_by : sequence of str, optional
+        Settings by which training and test runs differ, as for :meth:`~.datasets.Datasets.split`.
     """
 
     data: Datasets
@@ -82,6 +86,7 @@ class Order:
     per_flow: int = 4
     seed: int = 0
     ccas: Sequence[str] | None = None
+    split_by: Sequence[str] | None = None
 
 
 def train(
@@ -166,20 +171,23 @@ def train(
         fitted.append(getattr(classifiers, kind.name)(**settings).fit(part))
     # The exporter's warnings are about packages that are not needed.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    flows = data.flows[data.flows["run"].isin(order.training)]
+    training = sorted({run for part in windows for run in part.groups})
+    flows = data.flows[data.flows["run"].isin(training)]
+    split = "run" if order.split_by is None else ", ".join(order.split_by) or "settings"
+    was = "was" if len(order.testing) == 1 else "were"
     before = None if pretrained is None else load(pretrained)
     scores = None
     with replacing_folder(output) as folder:
         save_models(
             fitted, folder, windows_ms=lengths, limits=limits(flows, fitted[0]),
-            data=f"{sum(map(len, windows)):,} windows of {len(order.training):,} runs of "
-            f"{', '.join(part.path.name for part in data.parts)}; {len(order.testing):,} other runs were held out to "
-            f"test on (split by run, seed {order.seed})."
+            data=f"{sum(map(len, windows)):,} windows of {plural(len(training), 'run')} of "
+            f"{', '.join(data.parts)}; {plural(len(order.testing), 'other run')} {was} held out to "
+            f"test on (split by {split}, seed {order.seed})."
             + ("" if before is None else f" Training continued from {before.name}."),
-            provenance={"command": " ".join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
+            provenance={"command": shlex.join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
             | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
         )  # fmt: skip
-        write_split(folder, data.flows, order.training, order.testing, before=before)
+        write_split(folder, data.flows, training, order.testing, contents=data.contents, before=before)
         if order.testing:
             model = load(folder)
             scores, _ = score(model, data, order.testing, lengths, **cut)

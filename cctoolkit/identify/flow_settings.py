@@ -16,6 +16,8 @@ _NO_SETTING = {
     "run", "flow_id", "cca", "bytes_acked", "retransmits", "src", "dst", "sport", "dport",
     "kind", "data_from", "start_ns", "stop_ns", "min_rtt_us", "seed", "repetition",
 }  # fmt: skip
+#: A repetition has another RTT, by up to 2 %; where the RTT itself is varied, that is a column, too.
+_MOVED_BY_REPETITION = "base_rtt_ms"
 #: Settings with more numeric values than this are divided into this many bands of equal counts.
 _BANDS = 4
 
@@ -84,7 +86,8 @@ def _band(values: np.ndarray, digits: int) -> str:
 def settings_of_runs(flows: pd.DataFrame, columns: Sequence[str] | None = None) -> dict[str, str]:
     """By run, a key of its settings, equal for two runs with the same settings.
 
-    Runs have the same settings if their flows have the same values in all columns except the seed, in any order.
+    Runs have the same settings if their flows have the same values in all columns except the seed, in any order. A
+    repetition (:meth:`cctoolkit.Scenario.repeated`) has those of what it repeats.
 
     Parameters
     ----------
@@ -99,6 +102,9 @@ def settings_of_runs(flows: pd.DataFrame, columns: Sequence[str] | None = None) 
         Twelve hexadecimal digits of a SHA-256; empty for runs without known settings.
     """
     chosen = sorted(setting_columns(flows) if columns is None else columns)
+    if columns is None and "repetition" in flows and _MOVED_BY_REPETITION in flows:
+        moved = flows[_MOVED_BY_REPETITION].mask(flows["repetition"].notna())
+        flows = flows.assign(**{_MOVED_BY_REPETITION: moved})
     found: dict[str, str] = {}
     for run, rows in flows.groupby("run", sort=False)[chosen]:
         values = {

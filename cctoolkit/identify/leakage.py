@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -19,14 +19,17 @@ __all__ = [
     "SPLIT",
     "note_settings",
     "note_trained_before",
+    "seen_runs",
     "trained_runs",
     "trained_settings",
     "unseen_runs",
     "write_split",
 ]
 
-#: File beside a model with its runs, whether they were for training or testing, and a key of their settings.
+#: File beside a model with its runs: whether they were for training or testing, keys of their settings and contents.
 SPLIT = "split.csv"
+
+_COLUMNS = ["run", "part", "setting", "content"]
 
 
 def write_split(
@@ -35,6 +38,7 @@ def write_split(
     training: Sequence[str],
     testing: Sequence[str] = (),
     *,
+    contents: Mapping[str, str] | None = None,
     before: Model | None = None,
 ) -> None:
     """Record beside a model which runs it was trained on, and which ones are for testing.
@@ -47,20 +51,23 @@ def write_split(
         Flows of the datasets, or at least a column ``run``.
     training, testing : sequence of str
         Names of runs.
+    contents : mapping of str to str, optional
+        By run, what was recorded (:attr:`~.datasets.Datasets.contents`): it identifies a run wherever it is, whatever
+        its name. Without it, the name does.
     before : Model, optional
         The model that training continued from; its training runs count for this one, too.
     """
     settings = settings_of_runs(flows)
     rows = [
-        (run, part, settings.get(run, ""))
+        (run, part, settings.get(run, ""), (contents or {}).get(run, ""))
         for part, runs in (("train", training), ("test", testing))
         for run in runs
     ]
-    table = pd.DataFrame(rows, columns=["run", "part", "setting"])
+    table = pd.DataFrame(rows, columns=_COLUMNS)
     older = None if before is None else _split(before)
     if older is not None:
         older = older[older["part"] == "train"]
-        table = pd.concat([older, table[~table["run"].isin(older["run"])]])
+        table = pd.concat([older, table]).drop_duplicates(["run", "content"])
     write_csv(table, folder / SPLIT)
 
 
@@ -76,7 +83,7 @@ def _split(model: Model) -> pd.DataFrame | None:
         known = False
     if not known:
         raise SchemaError(f"{path}: not a table of run and part, as cct train writes it")
-    return table.reindex(columns=["run", "part", "setting"], fill_value="")
+    return table.reindex(columns=_COLUMNS, fill_value="")
 
 
 def trained_runs(model: Model) -> set[str] | None:
@@ -103,6 +110,22 @@ def trained_settings(model: Model) -> set[str]:
     return set() if split is None else set(split["setting"][split["part"] == "train"]) - {""}
 
 
+def seen_runs(model: Model, data: Datasets) -> list[str] | None:
+    """Runs of datasets that a model was trained on; None if its folder does not list its training runs.
+
+    Raises
+    ------
+    SchemaError
+        The model's list of runs cannot be read.
+    """
+    split = _split(model)
+    if split is None:
+        return None
+    trained = split[split["part"] == "train"]
+    contents, by_name = set(trained["content"]), set(trained["run"][trained["content"] == ""])
+    return [run for run in data.runs if data.contents[run] in contents or run in by_name]
+
+
 def unseen_runs(model: Model, data: Datasets) -> list[str]:
     """Runs that a model was not trained on, according to its folder. Prints on standard error how many are left out.
 
@@ -113,11 +136,11 @@ def unseen_runs(model: Model, data: Datasets) -> list[str]:
     SchemaError
         The model's list of runs cannot be read.
     """
-    trained = trained_runs(model)
-    if trained is None:
+    seen = seen_runs(model, data)
+    if seen is None:
         note(f"{model.name} does not list its training runs (no {SPLIT}); scores on those would be too high")
         return data.runs
-    runs = [run for run in data.runs if run not in trained]
+    runs = [run for run in data.runs if run not in set(seen)]
     if not runs:
         raise ParameterError(
             f"datasets: {model.name} was trained on all of these runs (use --all to evaluate on them anyway)"
@@ -154,9 +177,9 @@ def note_settings(data: Datasets, testing: Sequence[str], trained: set[str], adv
     return known
 
 
-def note_trained_before(model: Model, testing: Sequence[str]) -> int:
+def note_trained_before(model: Model, data: Datasets, testing: Sequence[str]) -> int:
     """Print on standard error how many test runs the pretrained model was trained on; return their number."""
-    known = len((trained_runs(model) or set()) & set(testing))
+    known = len(set(seen_runs(model, data) or ()) & set(testing))
     if known:
         note(
             f"{model.name} was trained on {known:,} of {plural(len(testing), 'test run')}: scores are too high"

@@ -15,6 +15,7 @@ import pandas as pd
 
 from .._support import arguments
 from ..analysis.segments import LENGTHS, USUAL_SEGMENT_BYTES, packet_lengths, segment_bytes
+from ..analysis.slot_rows import consecutive
 from ..errors import ParameterError, SchemaError
 from .behaviour import behaviours
 from .dataset import Recording, SlotDataset
@@ -280,16 +281,13 @@ def slot_arrays(slots: pd.DataFrame, inputs: Sequence[str]) -> Iterator[tuple[in
     Raises
     ------
     SchemaError
-        The table lacks an input.
+        The table lacks an input, or a flow lacks a slot between others.
     """
-    slots = arguments.table("slots", slots, (*inputs, "flow_id", "slot"), error=SchemaError)
-    for name in ("flow_id", "slot"):
-        if slots[name].isna().any():
-            raise SchemaError(f"slots: column {name!r} has missing values")
+    slots = consecutive(slots, inputs)
     values = np.empty((len(slots), len(inputs)), np.float32)
     for i, name in enumerate(inputs):
         values[:, i] = slots[name].to_numpy(np.float32, na_value=np.nan)
-    flow, slot = (_whole(slots, name) for name in ("flow_id", "slot"))
+    flow, slot = (slots[name].to_numpy(np.int64) for name in ("flow_id", "slot"))
     bounds = [*np.flatnonzero(np.diff(flow, prepend=-1)), len(flow)] if len(flow) else []
     in_bytes = [i for i, name in enumerate(inputs) if name in _BYTES]
     lengths = packet_lengths(slots)
@@ -306,17 +304,6 @@ def _to_segments(lengths: np.ndarray) -> float:
     """The factor for the bytes of a flow: 1 if its segments are about as long as those of training."""
     scale = USUAL_SEGMENT_BYTES / segment_bytes(lengths)
     return scale if abs(math.log(scale)) > _SAME_SEGMENTS else 1.0
-
-
-def _whole(slots: pd.DataFrame, name: str) -> np.ndarray:
-    """A column of whole numbers."""
-    values = slots[name].to_numpy()
-    if values.dtype.kind not in "iu":
-        rounded = values.astype(np.float64)
-        if not (np.abs(rounded) < 2**62).all():
-            raise SchemaError(f"slots: column {name!r} has values that are not whole numbers")
-        values = rounded.astype(np.int64)
-    return values
 
 
 def joined(parts: Sequence[Windows]) -> Windows:

@@ -580,7 +580,8 @@ def write_runs(
     training = [run for name in names for run in for_training(name, work.dataset(name))]
     testing = [run for name in names for run in work.dataset(name).runs if for_testing(name, run)]
     testing += [run for name in test for run in work.dataset(name).runs]
-    write_split(folder, flows, training, list(dict.fromkeys(testing)), before=before)
+    contents = {run: key for name in (*names, *test) for run, key in work.dataset(name).contents().items()}
+    write_split(folder, flows, training, list(dict.fromkeys(testing)), contents=contents, before=before)
 
 
 def for_testing(name: str, run: str) -> bool:
