@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from tools import mostly_slow
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, SchemaError
-from cctoolkit.identify import SlotDataset, load
+from cctoolkit.identify import SlotDataset, bundled_models, load
 from cctoolkit.identify.benchmark import PARTS, answers, build, questions, read_answers
 from cctoolkit.identify.leaderboard import NAMELESS, leaderboard, scores, write
 from cctoolkit.identify.leakage import trained_runs
@@ -241,13 +243,13 @@ def test_reliability_is_of_names_and_their_probabilities():
     assert len(reliability_figure(found.reset_index().assign(model="mine"), "model").data) == 2
 
 
-def test_the_leaderboard_keeps_models_of_the_same_benchmark(tmp_path):
+def test_the_leaderboard_keeps_models_of_the_same_benchmark(tmp_path, capsys):
     good = pd.concat(
         [answers_with(["reno", "bbr"] * 4, ["reno", "bbr"] * 4, part) for part in ("home", "path", "aqm")]
     )
     bad = good.assign(said="reno")
     asked = good.drop(columns=["said", "probability"])
-    about = {"runs": 2, "seed": 1, "on": "simulator"}
+    about = {"runs": 2, "seed": 1, "on": "simulator", "per_flow": 2}
     write(tmp_path, asked, {"bad": bad}, about)
     _, board = write(tmp_path, asked, {"good": good}, about)
     assert board.model.to_list() == ["good", "bad"] and board.elsewhere.to_list() == pytest.approx(
@@ -256,8 +258,16 @@ def test_the_leaderboard_keeps_models_of_the_same_benchmark(tmp_path):
     assert list(board.columns) == ["model", "taps", "window_ms", "elsewhere", "home", "path", "aqm"]
     _, board = write(tmp_path, asked, {"bad": good}, about)  # again, and better
     assert sorted(board.model) == ["bad", "good"] and (board.elsewhere == 1).all()
-    _, board = write(tmp_path, asked, {"other": bad}, about | {"seed": 2})
-    assert board.model.to_list() == ["other"]
+    shorter = {"bad": bad.assign(window_ms=100.0)}
+    _, board = write(tmp_path, asked, shorter, about)  # in other windows
+    assert list(zip(board.model, board.window_ms, strict=True)) == [
+        ("bad", 1000),
+        ("good", 1000),
+        ("bad", 100),
+    ]
+    assert capsys.readouterr().err == ""
+    _, board = write(tmp_path, asked, {"other": bad}, about | {"per_flow": 3})
+    assert board.model.to_list() == ["other"] and "was of another benchmark" in capsys.readouterr().err
     listed = pd.read_csv(tmp_path / "questions.csv")
     assert list(listed.columns) == KEY and len(listed) == len(good)  # without the truth
 
@@ -292,6 +302,21 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     theirs.to_csv(tmp_path / "theirs.csv", index=False)
     assert call("--answers", f"always reno={tmp_path / 'theirs.csv'}", *options) == 0
     assert set(pd.read_csv(tmp_path / "b" / "leaderboard.csv").model) == {"cca", "always reno"}
+    capsys.readouterr()
+    theirs.assign(
+        said=theirs.index.map(lambda i: ("RENO", "TCP NewReno", " Unknown", "unknown")[i % 4])
+    ).to_csv(tmp_path / "spelt.csv", index=False)
+    assert call("--answers", f"spelt={tmp_path / 'spelt.csv'}", *options) == 0
+    said = pd.read_parquet(tmp_path / "b" / "answers.parquet").said
+    assert set(said) == {"reno", "unknown"}
+    assert call("--answers", f"cca={tmp_path / 'theirs.csv'}", *options) == 1
+    assert "cca is the name of a model" in capsys.readouterr().err
+    for folder in ("p", "q"):
+        shutil.copytree(bundled_models()["cca"], tmp_path / folder / "model")
+    assert call(str(tmp_path / "p" / "model"), str(tmp_path / "q" / "model"), *options) == 0
+    board = pd.read_csv(tmp_path / "b" / "leaderboard.csv")
+    assert {"cca", "always reno", "spelt", "p/model", "q/model"} == set(board.model)
+    assert board.set_index("model").loc[["p/model", "cca"], "elsewhere"].nunique() == board.taps.nunique()
     capsys.readouterr()
     assert call("--answers", "theirs.csv", *options) == 1
     assert "is not NAME=FILE" in capsys.readouterr().err

@@ -497,6 +497,7 @@ def test_a_folder_with_nothing_to_read_is_refused(run, tmp_path: Path, text: str
         (("add", "DIR", TRACES, THREE_EGRESS), "egress: needs a single capture"),
         (("add", "DIR", TRACES, "--name", "b"), "name: needs a single capture"),
         (("add", "DIR", TRACES, "--labels", "iperf3.json"), "labels: a folder needs a table"),
+        (("add", "DIR", "twice", "--labels", "ports.csv"), "labels: a folder needs a column 'file'"),
         (("add", "DIR", "empty"), "empty: no captures or field exports"),
         (("add", "DIR", "twice"), "would be one run, twice-reno"),
         (
@@ -527,6 +528,7 @@ def test_dataset_refuses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "grid.toml").write_text(TOML)
+    (tmp_path / "ports.csv").write_text("sport,cca\n8081,bbr\n")
     (tmp_path / "empty").mkdir()
     nebby_trace(tmp_path / "twice" / "reno.csv", packets=1)
     nebby_trace(tmp_path / "twice" / "reno.txt", packets=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -288,6 +289,16 @@ def test_a_file_of_congestion_controls(tmp_path: Path, monkeypatch: pytest.Monke
         }
         with pytest.raises(ParameterError, match="has no class 'Leakage_To'; did you mean 'Leakage_Two'"):
             names_of_file(f"{file}:Leakage_To")
+        (tmp_path / "queue.py").write_text("raise ImportError('not the one of Python')\n")
+        code = "import queue, multiprocessing.queues; from leakage_ccas import Leakage_One"
+        subprocess.run(
+            [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path}; {code}"], check=True
+        )
+        with pytest.raises(ParameterError, match="a module 'queue' is loaded already; rename"):
+            names_of_file(str(tmp_path / "queue.py"))
+        (tmp_path / "turtledemo.py").write_text(MINE)
+        with pytest.raises(ParameterError, match="there is another module 'turtledemo'; rename"):
+            names_of_file(str(tmp_path / "turtledemo.py"))
         (tmp_path / "else").mkdir()
         other = Path(shutil.copy(file, tmp_path / "else"))
         with pytest.raises(ParameterError, match="a module 'leakage_ccas' is loaded already"):

@@ -7,9 +7,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
 __all__ = [
+    "by_name",
     "did_you_mean",
     "endpoint",
     "few",
@@ -110,6 +113,17 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(str(name).lower(), list(names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def by_name(folders: Sequence[Path]) -> dict[str, Path]:
+    """Different folders by name, with as many of their parent folders as it takes to tell them apart."""
+    different = {folder.resolve(): folder for folder in reversed(folders)}
+    paths = list(dict.fromkeys(folder.resolve() for folder in folders))
+    for parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
+        names = ["/".join(path.parts[-parts:]) for path in paths]
+        if len(set(names)) == len(names):
+            return {name: different[path] for name, path in zip(names, paths, strict=True)}
+    return {str(path): different[path] for path in paths}
 
 
 def few(names: Sequence[str], most: int = 10) -> str:

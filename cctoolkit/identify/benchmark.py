@@ -29,6 +29,7 @@ from .draws import PAPER_CCAS
 from .elsewhere import FAMILIES
 from .inputs import VIEW_INPUTS
 from .probabilities import UNKNOWN
+from .readers.labels import cca_name
 from .settings import KERNEL_CCAS, SIMULATOR_CCAS, jobs
 from .windows import cut_windows, slot_arrays, window_slots
 
@@ -206,6 +207,10 @@ def _first_tap(slots: pd.DataFrame) -> pd.DataFrame:
     return slots.assign(**{name: np.nan for name in _BEHIND if name in slots})
 
 
+def _cca(said: str) -> str:
+    return UNKNOWN if said.strip().lower() == UNKNOWN else cca_name(said)
+
+
 def read_answers(path: str | os.PathLike[str], asked: pd.DataFrame) -> pd.DataFrame:
     """Answers of another classifier, from CSV.
 
@@ -216,6 +221,12 @@ def read_answers(path: str | os.PathLike[str], asked: pd.DataFrame) -> pd.DataFr
         optionally ``probability``. Missing windows count as unknown.
     asked : DataFrame
         From :func:`questions`.
+
+    Returns
+    -------
+    DataFrame
+        As from :func:`answers`. Other spellings of a congestion control count as its name
+        (:func:`~.readers.labels.cca_name`).
 
     Raises
     ------
@@ -246,5 +257,5 @@ def read_answers(path: str | os.PathLike[str], asked: pd.DataFrame) -> pd.DataFr
         )
     if "probability" not in both:
         both["probability"] = np.nan
-    both["said"] = both["said"].fillna(UNKNOWN)
+    both["said"] = both["said"].fillna(UNKNOWN).map(_cca)
     return both[[*asked.columns, "said", "probability"]]

@@ -14,7 +14,7 @@ from .._support.options import CommandGroup, ModelArgument, ModelOption, SlotMsO
 from .._support.ranges import LEAST_MS, LEAST_S
 from .._support.terminal import end_empty, is_standard_output, listing, note, say, show
 from .._support.version import __version__
-from .._support.words import did_you_mean, format_probability, plural, printable
+from .._support.words import by_name, did_you_mean, format_probability, plural, printable
 from ..capture.options import (
     EgressArgument,
     IngressArgument,
@@ -130,7 +130,7 @@ def build(
         scenarios, output, on=on, special=flows if special is None else special, slot_ms=slot_ms, workers=workers,
         progress=sys.stderr.isatty(), keep_captures=captures,
     )  # fmt: skip
-    say(f"wrote {len(built):,} runs, {_counted(built.flows['cca'])}, to {output}")
+    say(f"wrote {plural(len(built), 'run')}, {_counted(built.flows['cca'])}, to {output}")
 
 
 @dataset.command()
@@ -546,7 +546,7 @@ def add_cca(
             "--output",
             "-o",
             metavar="DIR",
-            help="Folder for data, model and evaluation; existing runs are kept.",
+            help="Folder for data, model and evaluation; what is there is kept.",
         ),
     ],
     beside: Annotated[
@@ -556,7 +556,7 @@ def add_cca(
         str,
         typer.Option(metavar="SETTINGS", help="As for `cct dataset build`: world, hard, paper, every-cca."),
     ] = "world",
-    runs: Annotated[int, typer.Option(help="Number of runs, for training and testing.", min=2)] = 400,
+    runs: Annotated[int, typer.Option(help="Number of runs, for training and testing.", min=3)] = 400,
     seed: Annotated[int, typer.Option(help="Seed for the settings, the split and the training.", min=0)] = 1,
     on: _On = "simulator",
     epochs: Annotated[
@@ -570,13 +570,22 @@ def add_cca(
 
     Examples: `cct add-cca aimd.py -o aimd`, `cct add-cca linux:mine -o mine --on uml --runs 1000`
     """
+    from .bundle import load
+    from .datasets import Datasets
+    from .fitting import trained_on
+
     data, model = output / "data", output / "model"
     check_target(output, folder=True)
-    if model.exists():
-        raise ParameterError(f"output: {model} exists already")
     _check_extra(torch=True)
     build(settings, data, runs=runs, seed=seed, on=on, ccas=f"{cca},{beside}", workers=workers)
-    train([data], model, seed=seed, epochs=epochs)
+    if not model.exists():
+        train([data], model, seed=seed, epochs=epochs)
+    elif load(model).about["provenance"].items() >= trained_on(Datasets([data]), seed).items():
+        say(f"kept {model}, trained on these runs")
+    else:
+        raise ParameterError(
+            f"output: {model} was trained on other runs or with another seed; remove it to go on"
+        )
     evaluate_command(str(model), [data], output=output / "evaluation")
 
 
@@ -610,46 +619,50 @@ def benchmark_cca(
 ) -> None:  # fmt: skip
     """Score models on settings like those of training and on others: paths, AQMs, cross traffic, hosts, limits.
 
-    The same runs and seed are the same benchmark. DIR gets questions.csv (the windows), answers, scores and reliability
-    (.parquet), reliability.html, and leaderboard.csv, to which each call adds its models.
+    The same --runs, --seed, --on and --per-flow are the same benchmark. DIR gets questions.csv (the windows), answers,
+    scores and reliability (.parquet), reliability.html, and leaderboard.csv, to which each call adds its models.
 
     Examples: `cct benchmark cca`, `cct benchmark cca cca my-model -o bench --on uml`,
     `cct benchmark cca --answers nebby=theirs.csv`
     """
     from .benchmark import WINDOWS_MS, answers, build, questions, read_answers
-    from .bundle import load
+    from .bundle import bundled_models, load
     from .classify import DEFAULT_MODEL
     from .datasets import Datasets
     from .leaderboard import write
     from .leakage import seen_runs
 
     check_target(output, folder=True)
-    opened = [load(name) for name in models or ([] if answered else [DEFAULT_MODEL])]
+    chosen = map(load, models or ([] if answered else [DEFAULT_MODEL]))
+    loaded = {model.folder: model for model in chosen}
+    opened = {printable(name): loaded[folder] for name, folder in by_name(list(loaded)).items()}
     files = _names_and_files(answered or ())
-    if twice := sorted(files.keys() & {model.name for model in opened}):
+    if twice := sorted(files.keys() & {*opened, *bundled_models()}):
         raise ParameterError(f"answers: {twice[0]} is the name of a model, too")
     datasets = build(
         output / "data", runs=runs, seed=seed, on=on, workers=workers, progress=sys.stderr.isatty()
     )  # fmt: skip
     asked = questions(datasets, list(window_ms or WINDOWS_MS), per_flow=per_flow, seed=seed)
     data = Datasets([dataset.path for dataset in datasets.values()])
-    for model in opened:
+    for name, model in opened.items():
         known = len(seen_runs(model, data) or ())
         if known:
-            note(f"{model.name} was trained on {known} of the {len(data.runs)} runs: its scores are too high")
-    by_name = {name: read_answers(file, asked) for name, file in files.items()}
-    asked_models: list[Model | Baseline] = [*opened]
+            note(f"{name} was trained on {known} of the {len(data.runs)} runs: its scores are too high")
+    answered_by = {name: read_answers(file, asked) for name, file in files.items()}
+    asked_models: dict[str, Model | Baseline] = {**opened}
     if baselines:
         from .baselines import train_baselines
 
         lengths = sorted(asked["window_ms"].unique())
-        asked_models += train_baselines(
+        trained = train_baselines(
             output / "data/train", lengths, workers=workers, progress=sys.stderr.isatty()
         )
-    by_name |= {model.name: answers(model, datasets, asked) for model in asked_models}
-    scored, board = write(output, asked, by_name, about={"runs": runs, "seed": seed, "on": on})
-    for name, table in scored.groupby("model", sort=False):
-        show(f"\n{name}, by part, number of taps and window length in ms:")
+        asked_models |= {baseline.name: baseline for baseline in trained}
+    answered_by |= {name: answers(model, datasets, asked) for name, model in asked_models.items()}
+    about = {"runs": runs, "seed": seed, "on": on, "per_flow": per_flow}
+    scored, board = write(output, asked, answered_by, about)
+    for scored_name, table in scored.groupby("model", sort=False):
+        show(f"\n{scored_name}, by part, number of taps and window length in ms:")
         _show_scores(table.drop(columns="model"))
     show("\nscores by part (elsewhere: mean over its families with names), best first:")
     show(listing(board.round(2), left=("model",), keep=("model", "taps", "window_ms", "home", "elsewhere")))

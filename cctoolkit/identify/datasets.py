@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._support.words import did_you_mean
+from .._support.words import by_name, did_you_mean
 from ..analysis.segments import LENGTHS
 from ..errors import ParameterError
 from .dataset import Recording, SlotDataset
@@ -57,7 +57,7 @@ class Datasets:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.parts = {name: SlotDataset(folder) for name, folder in _names(folders).items()}
+        self.parts = {name: SlotDataset(folder) for name, folder in by_name(folders).items()}
         lengths = {part.slot_ms for part in self.parts.values()}
         if len(lengths) > 1:
             raise ParameterError(f"datasets: slots of {' and '.join(f'{ms:g}' for ms in sorted(lengths))} ms")
@@ -213,14 +213,3 @@ class Datasets:
             name: hashlib.sha256((part.path / "flows.parquet").read_bytes()).hexdigest()
             for name, part in self.parts.items()
         }
-
-
-def _names(folders: Sequence[Path]) -> dict[str, Path]:
-    """Different folders by their last parts, as few as tell them apart."""
-    paths = list(dict.fromkeys(folder.resolve() for folder in folders))
-    for n in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["/".join(path.parts[-n:]) for path in paths]
-        if len(set(names)) == len(names):
-            break
-    given = {folder.resolve(): folder for folder in folders}
-    return {name: given[path] for name, path in zip(names, paths, strict=True)}

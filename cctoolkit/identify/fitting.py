@@ -29,7 +29,7 @@ from .scoring import score
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["CLASSIFIERS", "Kind", "Order", "compare", "comparison_figure", "train"]
+__all__ = ["CLASSIFIERS", "Kind", "Order", "compare", "comparison_figure", "train", "trained_on"]
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ def train(
             f"{', '.join(data.parts)}; {plural(len(order.testing), 'other run')} {was} held out to "
             f"test on (split by {split}, seed {order.seed})."
             + ("" if before is None else f" Training continued from {before.name}."),
-            provenance={"command": shlex.join(["cct", *sys.argv[1:]]), "version": __version__, "seed": order.seed}
-            | {f"sha256 of {name}": digest for name, digest in data.digests().items()},
+            provenance={"command": shlex.join(["cct", *sys.argv[1:]]), "version": __version__}
+            | trained_on(data, order.seed),
         )  # fmt: skip
         write_split(folder, data.flows, training, order.testing, contents=data.contents, before=before)
         if order.testing:
@@ -193,6 +193,11 @@ def train(
             scores, _ = score(model, data, order.testing, lengths, **cut)
             write_card(folder, model.about, scores)
     return load(output), scores
+
+
+def trained_on(data: Datasets, seed: int) -> dict[str, Any]:
+    """What the provenance of a saved model says about the data and the seed."""
+    return {"seed": seed} | {f"sha256 of {name}": digest for name, digest in data.digests().items()}
 
 
 def compare(order: Order, output: Path, *, progress: bool = False, **options: Any) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from .._support import parquet
 from .._support.atomic import replacing_files
 from .._support.csv import read_csv, write_csv
 from .._support.documents import read_json
+from .._support.terminal import note
 from ..errors import SchemaError
 from .behaviour import right
 from .benchmark import PARTS, TRUTH
@@ -37,6 +38,7 @@ NAMELESS = ("limited", "others")
 _DRAWS = 200
 _ORDER = ["window_ms", "taps", "elsewhere"]
 _ABOUT = "experiment.json"
+_BOARD = "leaderboard.csv"
 
 
 def scores(answered: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
@@ -146,7 +148,7 @@ def write(
     answered : mapping of str to DataFrame
         Answers by the name of the model.
     about : mapping
-        What identifies this benchmark; models scored on a different one are dropped from the leaderboard.
+        What identifies this benchmark. A leaderboard of another one is replaced, with a line on standard error.
 
     Returns
     -------
@@ -162,12 +164,16 @@ def write(
     board = leaderboard(scored)
     before = _board_of(folder, about)
     if before is not None:
-        board = _best_first(pd.concat([board, before[~before["model"].isin(board["model"])]]))
+        key = ["model", "taps", "window_ms"]
+        kept = ~pd.MultiIndex.from_frame(before[key]).isin(pd.MultiIndex.from_frame(board[key]))
+        board = _best_first(pd.concat([board, before[kept]]))
+    elif (folder / _BOARD).is_file():
+        note(f"{folder / _BOARD} was of another benchmark, or damaged; it is written anew")
     with replacing_files(folder) as tmp:
         write_csv(asked.drop(columns=list(TRUTH), errors="ignore"), tmp / "questions.csv")
         for name, table in (("answers", _by_model(answered)), ("scores", scored), ("reliability", trusted)):
             parquet.write(table, tmp / f"{name}.parquet", dict(about))
-        write_csv(board, tmp / "leaderboard.csv", float_format="%.4f")
+        write_csv(board, tmp / _BOARD, float_format="%.4f")
         reliability_figure(trusted, "model").write_html(tmp / "reliability.html", include_plotlyjs=True)
         text = json.dumps({"experiment": "benchmark cca", "options": dict(about)}, indent=1)
         (tmp / _ABOUT).write_text(text + "\n", encoding="utf-8")
@@ -182,7 +188,7 @@ def _board_of(folder: Path, about: Mapping[str, Any]) -> pd.DataFrame | None:
     """The existing leaderboard, if it belongs to the same benchmark."""
     try:
         same = read_json(folder / _ABOUT).get("options") == dict(about)
-        board = read_csv(folder / "leaderboard.csv")
+        board = read_csv(folder / _BOARD)
     except (OSError, ValueError, SchemaError):
         return None
     return board if same and {"model", *_ORDER} <= set(board) else None

@@ -15,7 +15,7 @@ from .._support.waiting import progress_bar
 from .._support.words import did_you_mean, plural, printable
 from ..capture.model import Capture
 from ..capture.reader import read_capture
-from ..errors import CCToolkitError, ParameterError
+from ..errors import CCToolkitError, ParameterError, SchemaError
 from .dataset import Recording, SlotDataset, index_dataset, record, save_recording
 from .readers import label_flows, labels_from_names, read_iperf3, read_labels, read_tshark_fields
 from .readers.labels import KNOWN, LEAST_PAYLOAD_BYTES, stem
@@ -136,9 +136,14 @@ def add_folder(
     ParameterError
         Nothing could be added, two files have the same name, or the dataset has another slot length.
     SchemaError
-        The labels or the dataset cannot be read.
+        The labels or the dataset cannot be read, or the labels have no column ``file``.
     """
     before = _dataset(folder, slot_ms)
+    table = None if labels is None else read_labels(labels)
+    if table is not None and "file" not in table:
+        raise SchemaError(
+            f"{labels}: labels: a folder needs a column 'file': the capture that each row is about"
+        )
     known = labels_from_names(source)
     files = [Path(file) for file in known["file"]]
     if not files:
@@ -153,8 +158,7 @@ def add_folder(
         for file, name, row in zip(files, names, range(len(files)), strict=True)
         if _is_long(name) or not (folder / "slots" / f"{name}.json").is_file()
     ]
-    table = None if labels is None else read_labels(labels)
-    added, unlabelled, unread = [], [], []
+    added, unlabelled, left_out = [], [], []
     with progress_bar(
         total=len(files), initial=len(files) - len(wanted), unit="run", disable=not progress
     ) as bar:
@@ -164,7 +168,7 @@ def add_folder(
                 unlabelled.append(file)
                 continue
             if _is_long(name):
-                unread.append(f"{file}: names of run and folders have more than {_LONGEST_NAME} bytes")
+                left_out.append(f"{file}: names of run and folders have more than {_LONGEST_NAME} bytes")
                 continue
             own = known.iloc[[row]].dropna(axis=1) if table is None else table
             try:
@@ -172,16 +176,16 @@ def add_folder(
                     str(file), None, own, before, name=name, slot_ms=slot_ms, tunnel=tunnel
                 )
             except (CCToolkitError, OSError) as err:
-                unread.append(str(err) if str(file) in str(err) else f"{file}: {err}")
+                left_out.append(str(err) if str(file) in str(err) else f"{file}: {err}")
                 continue
             save_recording(folder, recording, {"made_by": "captures", "captures": [str(file)]})
             added.append(recording.flows.assign(run=name))
     if unlabelled:
         note(f"left out {_some(unlabelled)}: no congestion control in the name; give --labels FILE")
-    for reason in unread[:_NAMED]:
+    for reason in left_out[:_NAMED]:
         note(f"left out {reason}")
-    if len(unread) > _NAMED:
-        note(f"left out {len(unread) - _NAMED:,} more files that cannot be read")
+    if len(left_out) > _NAMED:
+        note(f"left out {plural(len(left_out) - _NAMED, 'more file')}")
     if not added:
         had = f"{len(files) - len(wanted)} of its " if len(wanted) < len(files) else ""
         raise ParameterError(f"{source}: nothing to add from {had}{plural(len(files), 'file')}")

@@ -43,6 +43,8 @@ def names_of_file(text: str) -> list[str] | None:
     loaded = sys.modules.get(path.stem)
     if loaded is not None and Path(getattr(loaded, "__file__", None) or "") != path:
         raise ParameterError(f"ccas: {path.name}: a module {path.stem!r} is loaded already; rename the file")
+    if loaded is None and not _finds(path):
+        raise ParameterError(f"ccas: {path.name}: there is another module {path.stem!r}; rename the file")
     if loaded is None:
         _load(path)
     found = {cls.__name__: name for name, cls in Cca.registry.items() if cls.__module__ == path.stem}
@@ -53,16 +55,26 @@ def names_of_file(text: str) -> list[str] | None:
     return [found[wanted]] if wanted else list(found.values())
 
 
+def _finds(path: Path) -> bool:
+    """Whether worker processes, which import the file by its name, find this one: its folder comes last."""
+    try:
+        other = importlib.util.find_spec(path.stem)
+    except (ImportError, ValueError):
+        return True
+    return other is None or Path(other.origin or "") == path
+
+
 def _load(path: Path) -> None:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None  # of a .py file
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
+    before = [*sys.path]
+    sys.path.append(str(path.parent))  # last, so that no file beside it hides a module of ours or Python's
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as err:  # whatever the user's code raises
         del sys.modules[path.stem]
-        sys.path.remove(str(path.parent))
+        sys.path[:] = before
         if isinstance(err, CCToolkitError):
             raise
         kind = type(err).__name__

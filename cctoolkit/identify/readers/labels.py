@@ -54,8 +54,19 @@ _HEADINGS = {
     "protocol": ("proto", "ip.proto"),
     "flow_id": ("flow", "flowid"),
     "file": ("filename", "file_name", "path", "pcap", "capture", "trace"),
-    "cca": ("cc", "ccalgo", "congestion_control", "congestion", "algorithm", "algo", "label", "variant"),
-}
+    "cca": (
+        "cc",
+        "ccalgo",
+        "cc_algo",
+        "cc_algorithm",
+        "congestion_control",
+        "congestion",
+        "algorithm",
+        "algo",
+        "label",
+        "variant",
+    ),
+}  # fmt: skip
 _PROTOCOLS = {"tcp": TCP, "udp": UDP, "sctp": SCTP, "dccp": DCCP}
 _TUPLE = ("src", "sport", "dst", "dport")
 #: Data of a flow that is no control connection.
@@ -191,9 +202,10 @@ def _value(name: str, cell: str) -> Any:
     most = {"sport": 2**16, "dport": 2**16, "protocol": 2**8, "flow_id": 2**32}.get(name)
     if most is None:
         return cell
-    if not (cell.isdecimal() and int(cell) < most):
+    digits = re.sub(r"\.0+$", "", cell)  # whole numbers beside blank cells, as pandas writes them
+    if not (digits.isdecimal() and int(digits) < most):
         raise ValueError(f"{cell!r} is not a whole number from 0 to {most - 1}")
-    return int(cell)
+    return int(digits)
 
 
 def stem(name: str) -> str:
