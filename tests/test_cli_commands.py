@@ -235,6 +235,17 @@ def test_numbers_have_a_range() -> None:
                 assert about.min is not None or p.opts[0] in any_whole_or_time, (words, p.opts)
 
 
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("rtt", RENO, "--method", "timestamps", "--no-karn"), "karn: --no-karn is for the method seq_ack"),
+        (("batch", "-", "-o", "archive"), "captures: a batch reads files, not standard input (-)"),
+    ],
+)
+def test_options_without_effect_are_refused(run, words: tuple[str, ...], message: str) -> None:
+    assert run(*words) == (1, "", f"cct: {message}\n")
+
+
 def test_ranges_are_those_of_the_functions() -> None:
     from cctoolkit._support import ranges
     from cctoolkit.capture.pcap import MAX_FRAME_BYTES

@@ -583,6 +583,12 @@ def test_a_table_of_labels(tmp_path):
     assert found.note.tolist() == ["a; b", "", ""]
 
 
+def test_a_table_as_pandas_writes_it(tmp_path):
+    found = read_labels(write(tmp_path, "sport,dport,CC Algo\n5001.0,,TCP-Cubic\n,443.0,bbr\n"))
+    assert found.sport.tolist() == [5001, pd.NA] and found.dport.tolist() == [pd.NA, 443]
+    assert found.cca.tolist() == ["cubic", "bbr"]
+
+
 def test_our_headings_go_first(tmp_path):
     text = "src,source,cca,label\n1.1.1.1,web,cubic,good\n"
     found = read_labels(write(tmp_path, text))
@@ -600,6 +606,7 @@ def test_our_headings_go_first(tmp_path):
         ("sip,saddr,source,cca\n", r"two columns are 'src' \(sip, saddr, source, cca\)"),
         ("src,cca\n1.1.1.1,cubic\n1.1.1,bbr\n", r"x\.csv: line 3: labels: src: '1\.1\.1' does not appear"),
         ("sport,cca\n80a,cubic\n", "line 2: labels: sport: '80a' is not a whole number from 0 to 65535"),
+        ("sport,cca\n80.5,cubic\n", "line 2: labels: sport: '80.5' is not a whole number"),
         ("sport,cca\n65536,cubic\n", "line 2: labels: sport: '65536' is not"),
         ("flow_id,cca\n-1,cubic\n", "line 2: labels: flow_id: '-1' is not"),
         ("sport,protocol,cca\n80,quic,cubic\n", "line 2: labels: protocol: 'quic' is not a protocol"),

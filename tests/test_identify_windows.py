@@ -321,6 +321,11 @@ def test_what_cannot_be_split_is_refused():
         windows.of(run="run-1").split()
     with pytest.raises(ParameterError, match="by: windows of 0 run cannot be split"):
         windows.take([]).split()
+    for share in (0, 1.2, np.nan):
+        with pytest.raises(ParameterError, match="test_share"):
+            windows.split(share)
+    train, test = windows.split(1.0)
+    assert len(set(train.groups)) == 1 and len(test)
     with pytest.raises(ParameterError, match="by: 'aqm'"):
         windows.split(by=("run", "aqm"))
 

@@ -67,6 +67,8 @@ def rtt(
 
     if not samples and (format is Format.parquet or (output is not None and output.suffix == ".parquet")):
         raise ParameterError("format: Parquet holds samples (--samples); the summary is csv or jsonl")
+    if not karn and method is not RttMethod.seq_ack:
+        raise ParameterError(f"karn: --no-karn is for the method {RttMethod.seq_ack.value}")
     pairing = RttPairing(method.value, karn=karn)
     ways: dict[tuple[int, int], str] = {}  # for the table on a terminal, as is the next
     origin_ns: int | None = None

@@ -75,6 +75,8 @@ def batch(
     from .run import run_batch
     from .settings import BatchSettings
 
+    if "-" in captures:
+        raise ParameterError("captures: a batch reads files, not standard input (-)")
     classifier = None if model is None else SavedModel(model)
     if slot_ms is None:
         slot_ms = BatchSettings.slot_ms if classifier is None else classifier.slot_ms

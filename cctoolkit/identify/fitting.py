@@ -25,6 +25,7 @@ from .datasets import Datasets
 from .leakage import write_split
 from .saving import save_models
 from .scoring import score
+from .windows import VIEW_CHANNELS, Windows
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -151,6 +152,7 @@ def train(
     cut: dict[str, Any] = {"per_flow": order.per_flow, "seed": order.seed, "ccas": ccas}
     data = order.data
     lengths, windows = data.windows(order.training, order.windows_ms, inputs or kind.inputs, **cut)
+    _check_observed(windows, kind, given=inputs)
     if others:
         for part in windows:
             part.y[~np.isin(part.y, list(order.ccas or ()))] = "other"
@@ -193,6 +195,16 @@ def train(
             scores, _ = score(model, data, order.testing, lengths, **cut)
             write_card(folder, model.about, scores)
     return load(output), scores
+
+
+def _check_observed(windows: Sequence[Windows], kind: Kind, given: str | None) -> None:
+    """Raise ParameterError if no flow has values of an input (views can do without)."""
+    for part in windows:
+        unseen = np.isnan(part.X).all(axis=(0, 1)) if part.inputs != VIEW_CHANNELS else np.zeros(0, bool)
+        if unseen.any():
+            names = ", ".join(name for name, missing in zip(part.inputs, unseen, strict=True) if missing)
+            other = f"; captures of one tap need --inputs {kind.one_tap}" if given != kind.one_tap else ""
+            raise ParameterError(f"inputs: {names} was not observed in any of these flows{other}")
 
 
 def trained_on(data: Datasets, seed: int) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class Windows:
         Parameters
         ----------
         test_share : float
-            Share of the groups (not of the windows) to test on.
+            Share of the groups (not of the windows) to test on; both sides get at least one.
         seed : int
         by : str or sequence of str
             Columns of the table that define a group: ``"run"``; a setting (``"rtt_ms"``), to test on settings never
@@ -202,7 +202,7 @@ class Windows:
         Raises
         ------
         ParameterError
-            There are fewer than two groups, or no such column.
+            There are fewer than two groups, no such column, or the share is not between 0 and 1.
         """
         from sklearn.model_selection import GroupShuffleSplit
 
@@ -215,7 +215,10 @@ class Windows:
             raise ParameterError(
                 f"by: windows of {int(group.max(initial=-1)) + 1} {'/'.join(columns)} cannot be split"
             )
-        splitter = GroupShuffleSplit(1, test_size=test_share, random_state=seed)
+        arguments.number("test_share", test_share, above=0, high=1)
+        groups = int(group.max()) + 1
+        testing = min(max(math.ceil(test_share * groups), 1), groups - 1)
+        splitter = GroupShuffleSplit(1, test_size=testing, random_state=seed)
         train, test = next(splitter.split(self.X, self.y, group))
         return self.take(train), self.take(test)
 
