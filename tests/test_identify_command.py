@@ -748,6 +748,7 @@ def test_the_papers_classifier_and_what_is_not_trained_on(
         (("--classifier", "dragonfly", "--inputs", "views"), "views are for scales"),
         (("--classifier", "dragonfly", "--inputs", "nothing"), "neither a feature set"),
         (("--others",), "and --ccas"),
+        (("--others", "--ccas", "bbr,cubic,reno"), "others: all flows use bbr, cubic, reno"),
         (("--alike", "reno"), "is not NAME=CCA,CCA"),
         (("--alike", "reno=vegas"), "alike: 'vegas' is not among"),
         (("--alike", "reno=cubic", "--ccas", "reno,bbr"), "alike: 'cubic' is not among"),

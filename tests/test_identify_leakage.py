@@ -100,6 +100,9 @@ def test_a_split_by_setting_leaves_settings_out() -> None:
         assert {r.split("-")[1] for r in training} ^ {r.split("-")[1] for r in testing} == {"codel", "red"}
         training, testing = data.split(0.3, seed)
         assert len(testing) == 22  # by run
+        few = of(grid().query("cca != 'bbr' or rate < 3"))
+        training, testing = few.split(0.5, seed, ccas=["bbr"])
+        assert len(training) == len(testing) == 6 and {rate[r] for r in training + testing} == {1, 2}
     with pytest.raises(ParameterError, match=r"split_by: 'raet' is not a setting .* did you mean 'rate'"):
         data.split(0.3, 0, ["raet"])
     with pytest.raises(ParameterError, match="all runs have the same aqm"):

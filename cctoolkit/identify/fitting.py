@@ -153,6 +153,12 @@ def train(
     data = order.data
     lengths, windows = data.windows(order.training, order.windows_ms, inputs or kind.inputs, **cut)
     _check_observed(windows, kind, given=inputs)
+    learnt = {cca for part in windows for cca in part.y}
+    if order.testing and learnt.isdisjoint(data.flows["cca"][data.flows["run"].isin(order.testing)]):
+        raise ParameterError(
+            f"datasets: no test run uses any of {', '.join(sorted(learnt))}: try more runs, another --seed, or "
+            "--test-share 0"
+        )
     if others:
         for part in windows:
             part.y[~np.isin(part.y, list(order.ccas or ()))] = "other"
