@@ -74,6 +74,9 @@ class Driver:
 
     def send_one(self) -> None:
         f = self.flow
+        if f.inflight == 0:
+            self.call("on_restart")
+        f.last_sent_ns = self.now_ns
         f.next_seq += 1
         f.inflight += 1
         seen = {k: int(f[k]) for k in ("delivered", "delivered_ns", "lost", "marked", "inflight")}

@@ -14,6 +14,7 @@ class Twin:
     def on_ecn(self, flow, ack, now): ...
     def on_recovered(self, flow, ack, now): ...
     def on_rto(self, flow, ack, now): ...
+    def on_restart(self, flow, ack, now): ...
 
 
 def slow_start(flow, packets):
@@ -135,6 +136,10 @@ class Vegas(Twin):
         if over and not flow.in_rto:
             flow.cwnd = max(flow.cwnd, 2)
             self.rtts, self.round_end = [], flow.next_seq
+
+    def on_restart(self, flow, ack, now):
+        self.__init__()
+        self.round_end = flow.una
 
     def on_recovered(self, flow, ack, now):
         self.rtts, self.round_end = [], flow.next_seq

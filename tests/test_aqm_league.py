@@ -169,3 +169,18 @@ def test_races_are_different_and_can_be_run():
 def test_it_says_what_is_wrong(aqms, options, message):
     with pytest.raises(ParameterError, match=message):
         league(aqms, **options)
+
+
+@pytest.mark.parametrize(
+    ("aqms", "seeds", "message"),
+    [
+        (["codel"], "x", "seeds: 'x' is neither a number nor a list of seeds"),
+        (["codel"], 1.5, "seeds: 1.5 is neither"),
+        (["codel"], [1.5], "seeds: 1.5 is not a whole number"),
+        ([1], 1, "league: 1 is not an AQM"),
+        ([{"target_ms": 5}], 1, "is not an AQM"),
+    ],
+)
+def test_what_cannot_race(aqms, seeds, message):
+    with pytest.raises(ParameterError, match=message):
+        league(aqms, SHORT, seeds=seeds)

@@ -14,6 +14,7 @@ from cctoolkit.cca import bbr3
 from cctoolkit.cca.bbr import Bbr, update_bottleneck_bandwidth
 from cctoolkit.cca.bbr2 import Bbr2
 from cctoolkit.cca.bbr3 import Bbr3
+from cctoolkit.cca.cubic import Cubic
 from cctoolkit.cca.dctcp import Dctcp
 from cctoolkit.cca.htcp import Htcp, increase
 from cctoolkit.cca.prague import Prague
@@ -186,6 +187,43 @@ def test_vegas_ends_slow_start_with_gamma_packets_queued(gamma, double_every):
         assert not compared or before // 40 <= gamma
     assert before // 40 > gamma
     assert driver.flow.ssthresh == driver.flow.cwnd == before * 40 // 41 + 1
+
+
+def test_vegas_measures_the_path_anew_after_a_pause():
+    """Linux's tcp_vegas_init at CA_EVENT_TX_START: 40 ms is a queue if it was once 20 ms, but not after a pause."""
+    driver = Driver(Vegas(), rtt_ms=40.0, window=40)
+    driver.flow.ssthresh = 10.0
+    for i in range(200):
+        driver.step(MS, 20 * MS if i == 0 else 40 * MS)
+    assert driver.stats["diff"][0] > 4
+    driver.call("on_restart")
+    for _ in range(200):
+        driver.step(MS, 40 * MS)
+    assert driver.stats["diff"][0] == 0
+
+
+# ---- CUBIC -----------------------------------------------------------------------------------------------------------
+
+
+def test_cubic_does_not_grow_for_a_pause():
+    """RFC 9438, section 4.2, and Linux's cubictcp_cwnd_event_tx_start: the pause does not count in the epoch."""
+
+    def window(pause_s: float, restart: bool) -> float:
+        driver = Driver(Cubic(), rtt_ms=40.0, window=100)
+        driver.flow.ssthresh = 50.0
+        driver.state.w_max = 100.0
+        for _ in range(500):
+            driver.step(MS, 40 * MS)
+        driver.now_ns += round(pause_s * 1e9)
+        if restart:
+            driver.call("on_restart")
+        for _ in range(500):
+            driver.step(MS, 40 * MS)
+        return float(driver.flow.cwnd)
+
+    assert window(0, True) == window(0, False)
+    assert abs(window(30, True) - window(0, True)) <= 1
+    assert window(30, False) > 2 * window(0, False)
 
 
 # ---- BBR -------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from cctoolkit.plot.style import figure
         (250.0, 100, "2.5 times too high"),
         (0, 100, "too low"),
         (5, 0.0, "too high"),
+        (-5, -10, "2.0 times too high"),
+        (-10, -5, "2.0 times too low"),
         (0, 0, "right"),
         ("Near", "near", "right"),
         (" far", "near", "no"),
@@ -51,6 +53,8 @@ def test_rows_are_those_measured_in_their_order():
         ({"delay": 3}, "'delay' is not measured; expected one of 'delay, ms'"),
         ({"delay, ms": "much"}, "delay, ms: 'much' is not a number"),
         ({"who": 3}, "who: 3 is not a word"),
+        ({"delay, ms": float("nan")}, "delay, ms: nan is not a number"),
+        ({"delay, ms": [3]}, r"delay, ms: \[3\] is not a number"),
     ],
 )
 def test_it_says_what_is_wrong(prediction, message):

@@ -59,6 +59,14 @@ BOTTLENECKS = [
     ({"aqm": {"name": "codel", "target_ms": -3}}, r"CoDel\.target_ms"),
     ({"scheduler": "lottery"}, r"bottleneck\.scheduler: 'lottery' must be one of fifo"),
     (
+        {"scheduler": "fifo", "aqm": "dualpi2"},
+        r"bottleneck\.aqm: dualpi2 couples two queues, but scheduler fifo has 1",
+    ),
+    (
+        {"scheduler": "fq", "aqm": "dualpi2"},
+        r"dualpi2 couples two queues, but scheduler fq has its own queues",
+    ),
+    (
         {"scheduler": "fifo", "queues": (Queue(), Queue())},
         r"bottleneck\.queues: 2 queues, but scheduler fifo",
     ),

@@ -222,6 +222,19 @@ def test_rate_follows_its_schedule_and_a_controller():
     assert bits[[1, 2]].to_numpy() == pytest.approx(20, rel=0.02)
     assert bits[[4, 5]].to_numpy() == pytest.approx(5, rel=0.02)
     assert bits[8] > 30
+    assert run.scenario.bottleneck.rate_schedule == ((3, 5), (6, 40), (7, 40), (8, 40))
+    assert 0.9 < run.summary()["utilisation"] <= 1
+
+
+def test_results_so_far_are_of_the_time_so_far():
+    sim = Simulation(dumbbell([Flow("cubic"), Flow("reno", start_s=15)], duration_s=20))
+    sim.run(4)
+    so_far, whole = sim.result(), simulate(dumbbell([Flow("cubic")], duration_s=4))
+    assert so_far.duration_s == 4 and so_far.summary() == whole.summary()
+    assert so_far.summary()["jain_index"] == 1  # the other one has not started
+    assert (so_far.labels.start_ns <= so_far.labels.stop_ns).all()
+    sim.run()
+    assert sim.result().scenario == sim.scenario
 
 
 def test_drr_gives_weights_and_wastes_nothing_but_shaping_does():

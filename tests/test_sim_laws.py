@@ -7,7 +7,7 @@ import pytest
 
 from cctoolkit.analysis.metrics import queue_delay
 from cctoolkit.analysis.rtt import rtt_samples
-from cctoolkit.aqm import DROP, MARK, PASS, Aqm, random
+from cctoolkit.aqm import DROP, MARK, PASS, Aqm, FqCoDel, random
 from cctoolkit.cca import Cca
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import simulate
@@ -170,6 +170,99 @@ def test_after_a_pause_the_window_is_the_initial_one():
     assert windows[1_000_000_000] > 100
     again = data(run).query("ts_ns > 3_900_000_000")
     assert (again.ts_ns - again.ts_ns.iloc[0] < 30_000_000).sum() == 10
+
+
+def test_a_pause_is_no_time_of_growth():
+    """After a pause, CUBIC goes back to the window that it had, not to where its cubic would be by now."""
+    flow = Flow("cubic", rtt_ms=50, on_s=10, off_s=30)
+    run = simulate(dumbbell([flow], rate_mbps=100, buffer_packets=1500, duration_s=45))
+    series = run.flow_series.set_index("ts_ns")
+    before, after = series.loc[10_000_000_000], series.loc[42_000_000_000]
+    assert series.loc[40_100_000_000].cwnd_packets < 100
+    assert after.cwnd_packets < 1.2 * before.cwnd_packets and not (run.drops.ts_ns > 40_000_000_000).any()
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2, 3])
+def test_a_handshake_that_was_hard_starts_with_one_packet(lost):
+    """Linux's tcp_init_transfer: from the second retransmitted SYN on; RFC 5681, section 3.1: from the first."""
+    blocked_s = (0, 0.5, 2.0, 5.0)[lost]  # SYNs at 0, 1, 3 and 7 s
+    flood = [Flow("udp", rate_mbps=1000, rtt_ms=10, stop_s=blocked_s)] if lost else []
+    late = Flow("reno", rtt_ms=40, start_s=0.01)
+    run = simulate(dumbbell([late, *flood], rate_mbps=10, buffer_packets=1, duration_s=9))
+    assert run.flows.timeouts[0] == lost
+    first = data(run).query("flow_id == 0")
+    assert (first.ts_ns - first.ts_ns.iloc[0] < 20_000_000).sum() == (1 if lost > 1 else 10)
+
+
+def test_a_flow_stopped_before_its_handshake_ends():
+    flow = Flow("reno", rtt_ms=100, stop_s=0.05)
+    run = simulate(dumbbell([flow], rate_mbps=10, duration_s=3))
+    assert run.flows.end_s[0] == 0.05 and run.flows.sent_packets[0] == 0
+
+
+def test_what_was_said_last_is_what_was_sent():
+    """A stop after everything has been sent changes nothing of a transfer's size."""
+    run = simulate(dumbbell([Flow("reno", rtt_ms=100, bytes=1, stop_s=0.2)], rate_mbps=10, duration_s=3))
+    assert run.flows.acked_bytes[0] == run.flows.received_bytes[0] == 1
+
+
+@pytest.mark.parametrize("access_ms", [0, 0.001])
+@pytest.mark.parametrize("buffer", [1, 2, 5])
+def test_a_burst_finds_the_whole_buffer(buffer, access_ms):
+    """Of a first window, which follows the handshake's ACK into an idle link, the buffer keeps what it can hold."""
+    flow = Flow("reno", rtt_ms=20, access_ms=access_ms)
+    run = simulate(dumbbell([flow], rate_mbps=10, buffer_packets=buffer, duration_s=0.03))
+    assert (~data(run).dropped[:10]).sum() == buffer
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_limited_queue_gets_its_rate_beside_others(others):
+    """Waiting for the packets of others on the link costs no rate, and is no credit after a pause."""
+    queues = [Queue(max_rate_mbps=2), Queue()]
+    flows = [
+        Flow("udp", rate_mbps=20, queue=0, rtt_ms=10, start_s=1),
+        Flow("udp", rate_mbps=max(others, 0.01), queue=1, rtt_ms=10),
+    ]
+    bottleneck = Bottleneck(rate_mbps=10, buffer_packets=100, queues=queues)
+    run = simulate(Scenario(bottleneck=bottleneck, flows=flows, duration_s=11))
+    assert run.queues.sent_bytes[0] * 8e-6 / 10 == pytest.approx(2, rel=0.01)
+    assert run.queues.sent_bytes.sum() * 8e-6 / 11 < 10.01
+
+
+def test_marks_of_unresponsive_flows_are_counted():
+    flow = Flow("udp", rate_mbps=20, rtt_ms=10, ecn="classic")
+    run = simulate(dumbbell([flow], rate_mbps=10, aqm="codel", buffer_packets=1000, duration_s=3))
+    behind = run.egress.packets
+    assert 0 < run.flows.marked_packets[0] == (behind.ecn == 3).sum()
+
+
+def test_a_loss_is_answered_with_cwr():
+    """RFC 3168, section 6.1.2: the first new data after a reduction has CWR, whatever the reason."""
+    flow = Flow("reno", rtt_ms=40, ecn="classic")
+    run = simulate(dumbbell([flow], rate_mbps=10, buffer_packets=50, duration_s=10))
+    assert run.flows.marked_packets[0] == 0 and run.flows.recoveries[0] > 2
+    told = np.flatnonzero(data(run).tcp_flags & 128)
+    assert run.flows.recoveries[0] - 1 <= len(told) <= run.flows.recoveries[0] + run.flows.timeouts[0]
+
+
+@pytest.mark.parametrize(
+    ("ecn", "syn", "syn_ack", "third", "flags"),
+    [
+        ("off", 0, 0, 0, {0}),
+        ("classic", 192, 64, 0, {0, 64}),  # RFC 3168, section 6.1.1
+        ("accurate", 192, 64, 0, {0, 64}),  # RFC 8257, section 3.2
+        ("l4s", 448, 128, 128, {n << 6 for n in range(8)}),  # RFC 9768, section 3.1.1, tables 2 and 3
+    ],
+)
+def test_ecn_on_the_wire(ecn, syn, syn_ack, third, flags):
+    flow = Flow("dctcp" if ecn in ("accurate", "l4s") else "reno", rtt_ms=20, ecn=ecn)
+    aqm = FqCoDel(ce_threshold_ms=1) if ecn == "l4s" else FqCoDel(ce_threshold_ms=1, target_ms=2)
+    run = simulate(dumbbell([flow], rate_mbps=10, aqm=aqm, buffer_packets=100, duration_s=5))
+    packets = run.ingress.packets
+    said = packets.tcp_flags & 448
+    assert said[0] == syn and (packets.tcp_flags[0] & 2) and said[1] == syn_ack and said[2] == third
+    acks = packets[(packets.direction == 1) & (packets.tcp_flags & 2 == 0)]
+    assert set(acks.tcp_flags & 448) == flags
 
 
 def test_senders_own_link():

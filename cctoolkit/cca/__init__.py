@@ -59,6 +59,9 @@ Functions (all optional, all with the same arguments; they return nothing):
     sender restores window and ``ssthresh``.
 ``on_send``
     A packet was sent (and already counted in ``flow.inflight``). Rarely needed; costs a call per packet.
+``on_restart``
+    Packet ``flow.una`` is about to be sent while nothing is in flight: at the start, and after a pause that began at
+    ``flow.last_sent_ns``. By then, the window has been halved for each timeout of the pause (RFC 2861).
 
 Arguments:
 

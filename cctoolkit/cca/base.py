@@ -44,6 +44,7 @@ FLOW = np.dtype(
         ("round", np.int64),
         ("start_ns", np.int64),
         ("next_send_ns", np.int64),  # earliest time of the next packet, by pacing
+        ("last_sent_ns", np.int64),  # when data was last sent; 0: not yet
         ("rng", np.uint64),  # for random()
         ("may_grow", np.bool_),  # cwnd_limited, no recovery, and this ACK is for packets in order
         ("cwnd_limited", np.bool_),  # the window limits what it sends
@@ -125,6 +126,7 @@ class Cca(Algorithm):
         "on_recovered",
         "on_rto",
         "on_send",
+        "on_restart",
     )
     arguments: ClassVar[tuple[str, ...]] = ("p", "s", "stats", "flow", "ack", "now_ns")
     in_linux: ClassVar[Mapping[str, float]] = {}

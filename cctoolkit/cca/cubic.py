@@ -155,6 +155,11 @@ class Cubic(Cca):
             s.credit %= count
 
     @staticmethod
+    def on_restart(p, s, stats, flow, ack, now_ns):
+        if s.epoch_ns >= 0:  # section 4.2: the time in which nothing was sent does not count
+            s.epoch_ns = min(s.epoch_ns + now_ns - flow.last_sent_ns, now_ns)
+
+    @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):
         s.epoch_ns = -1
         s.credit = 0.0

@@ -32,8 +32,8 @@ class Dctcp(Cca):
 
     As in Linux, a reduction takes a round trip of proportional rate reduction in which the window does not grow, and
     alpha and the window are integers (in units of 1/1024 and packets), rounded down. This matters if few packets are
-    marked: an alpha below g becomes 0 at the next window without a mark, and a reduction by less than one packet is
-    none.
+    marked. An alpha below g is forgotten at every window: if a steady share F of the packets is marked, it then stays
+    at g F instead of F, until F exceeds 1/4. A reduction by less than one packet is none.
 
     See Also
     --------

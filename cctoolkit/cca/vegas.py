@@ -45,11 +45,12 @@ class Vegas(Cca):
 
     Notes
     -----
-    The difference is rounded down, as in Linux: with the default of 2 to 4 packets, the window is stable below 5.
-    The RTT is the minimum of the round trip (but in slow start with `double_every` above 1, that of the packet sent
-    at its start, as in the paper). Slow start ends with the window that the path holds, plus one (as in Linux; the
-    paper does not reduce the window). Loss halves the window; SACK replaces the paper's finer retransmission timer
-    (section III-A).
+    The difference is rounded down, as in Linux: with the default of 2 to 4 packets, the window is stable below 5. The
+    RTT is the minimum of the round trip (but in slow start with `double_every` above 1, that of the packet sent at its
+    start, as in the paper). Slow start ends with the window that the path holds, plus one (as in Linux; the paper does
+    not reduce the window). When data is sent after everything was acknowledged, it forgets baseRTT and starts a new
+    round trip, as in Linux. Loss halves the window; SACK replaces the paper's finer retransmission timer (section
+    III-A).
 
     See Also
     --------
@@ -135,6 +136,13 @@ class Vegas(Cca):
         flow.cwnd = max(flow.cwnd, 2.0)
         s.round_min_ns = 2**62
         s.samples = 0
+
+    @staticmethod
+    def on_restart(p, s, stats, flow, ack, now_ns):
+        s.base_ns = 2**62
+        s.round_min_ns = 2**62
+        s.samples = 0
+        s.round_end = flow.una
 
     @staticmethod
     def on_loss(p, s, stats, flow, ack, now_ns):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._support import arguments
+from .._support.arguments import shown, whole
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario
 
@@ -121,7 +122,11 @@ def league(
 
     named = _named(aqms)
     races = RACES if races is None else races
-    numbers = list(range(1, seeds + 1)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
+    if isinstance(seeds, str | bytes) or not isinstance(seeds, int | Iterable):
+        raise ParameterError(f"seeds: {shown(seeds)} is neither a number nor a list of seeds")
+    numbers = (
+        list(range(1, seeds + 1)) if isinstance(seeds, int) else [whole("seeds", seed) for seed in seeds]
+    )
     if not named or not races or not numbers:
         raise ParameterError("league: needs at least one AQM, one scenario and one seed")
     rows = []
@@ -137,7 +142,9 @@ def _named(aqms: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
         return dict(aqms)
     named: dict[str, Any] = {}
     for aqm in [aqms] if isinstance(aqms, str) else aqms:
-        name = aqm if isinstance(aqm, str) else aqm["name"] if isinstance(aqm, Mapping) else aqm.name
+        name = aqm.get("name") if isinstance(aqm, Mapping) else getattr(aqm, "name", aqm)
+        if not isinstance(name, str):
+            raise ParameterError(f"league: {shown(aqm)} is not an AQM")
         if name in named:
             raise ParameterError(f"league: there are two called {name!r}; give a mapping with names")
         named[name] = aqm

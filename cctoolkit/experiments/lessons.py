@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import ParameterError
 from ..plot.style import remark_on_all
@@ -117,7 +118,8 @@ def compare_prediction(
 def _judged(name: str, predicted: float | str | None, found: float | str) -> tuple[str, str, str]:
     if predicted is None or predicted is ...:
         return "", _shown(found), "write down what you expect first"
-    if isinstance(predicted, str) != isinstance(found, str):
+    kind: Any = str if isinstance(found, str) else numbers.Real
+    if not isinstance(predicted, kind) or predicted != predicted:
         wanted = "a word" if isinstance(found, str) else "a number"
         raise ParameterError(f"prediction: {name}: {predicted!r} is not {wanted}")
     if isinstance(predicted, str) or isinstance(found, str):
@@ -128,9 +130,8 @@ def _judged(name: str, predicted: float | str | None, found: float | str) -> tup
     elif predicted * found <= 0:
         verdict = "too high" if predicted > found else "too low"
     else:
-        high = abs(predicted) > abs(found)
-        times = predicted / found if high else found / predicted
-        verdict = f"{times:.1f} times too {'high' if high else 'low'}"
+        times = max(predicted / found, found / predicted)
+        verdict = f"{times:.1f} times too {'high' if predicted > found else 'low'}"
     return _shown(predicted), _shown(found), verdict
 
 

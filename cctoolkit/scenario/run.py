@@ -97,7 +97,8 @@ class Run:
         ``flow_id`` and :data:`LABELS`; unknown values are null.
     flows : DataFrame
         One row per flow; at least ``flow_id``, ``name``, ``cca``, ``base_rtt_ms``, ``start_s``, ``end_s``,
-        ``received_bytes``, ``goodput_mbps``, ``retransmits`` and ``min_rtt_ms``. In a simulation, ``sent_packets`` and
+        ``received_bytes``, ``goodput_mbps``, ``retransmits`` and ``min_rtt_ms``. In a simulation, data counts as
+        received when it leaves the bottleneck for the receiver; ``sent_packets`` and
         ``retransmits`` count data only, ``timeouts`` and ``dropped_packets`` SYNs as well.
     queues : DataFrame
         One row per queue: packets and bytes in and out, drops by kind, marks, delay.
@@ -172,14 +173,14 @@ class Run:
         Returns
         -------
         dict
-            ``goodput_mbps`` of all flows together over the whole run; ``jain_index`` of the goodputs of the flows
-            with congestion control; ``retransmits``. If the queues are known: ``utilisation`` (bytes sent over what
-            the link could send), ``mean_delay_ms`` and ``max_delay_ms`` in the queue, ``drop_share`` and
-            ``mark_share`` of the arriving packets. With transfers: the number ``completed`` and
-            ``mean_completion_s``.
+            ``goodput_mbps`` of all flows together over the whole run; ``jain_index`` of the goodputs of the flows with
+            congestion control that started; ``retransmits``. If the queues are known: ``utilisation`` (bytes sent over
+            what the link could send), ``mean_delay_ms`` and ``max_delay_ms`` in the queue, ``drop_share`` and
+            ``mark_share`` of the arriving packets. With transfers: the number ``completed`` and ``mean_completion_s``.
         """
         flows = checked(self, "flows")
-        x = flows.goodput_mbps[~flows.cca.isin(["udp", ""])].dropna().to_numpy(np.float64)
+        started = flows.start_s < self.duration_s
+        x = flows.goodput_mbps[started & ~flows.cca.isin(["udp", ""])].dropna().to_numpy(np.float64)
         out: dict[str, float] = {
             "goodput_mbps": float(flows.received_bytes.sum() * 8e-6 / self.duration_s),
             "jain_index": float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else math.nan,
@@ -379,7 +380,10 @@ def _utilisation(scenario: Scenario, sent_bytes: int) -> float:
     sent = 8.0 * sent_bytes
     # a frame counts when its transmission begins, so the last one may end after the scenario does
     last_frame = 8 * max((flow.packet_bytes for flow in scenario.flows), default=0)
-    return (capacity if capacity < sent <= capacity + last_frame else sent) / capacity
+    frames = 1 + len(
+        scenario.bottleneck.rate_schedule
+    )  # and so may the last one before each change of the rate
+    return (capacity if capacity < sent <= capacity + frames * last_frame else sent) / capacity
 
 
 def _capacity_bits(scenario: Scenario) -> float:

@@ -237,6 +237,12 @@ class Bottleneck:
             raise ParameterError(f"bottleneck.queues: {n} queues, but scheduler fifo has one")
         if dual and n != 2:
             raise ParameterError(f"bottleneck.queues: {n} queues, but scheduler {self.scheduler} has two")
+        for aqm in (self.aqm, *(queue.aqm for queue in self.queues if queue.aqm is not None)):
+            if (aqm.scheduler or "").startswith("dual") and n != 2:
+                there = "its own queues" if self.scheduler == "fq" else f"{max(n, 1)}"
+                raise ParameterError(
+                    f"bottleneck.aqm: {aqm.name} couples two queues, but scheduler {self.scheduler} has {there}"
+                )
         if self.scheduler == "fq" and n:
             raise ParameterError("bottleneck.queues: scheduler fq makes its own queues (fq_queues)")
         for i, queue in enumerate(self.queues or (Queue(),)):

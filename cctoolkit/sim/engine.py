@@ -96,6 +96,11 @@ _SYN_BYTES = 74
 _DELAYED_ACK_NS = 40_000_000
 _TIMER_SLACK_NS = 100_000
 _QUICK_ACKS = 16
+#: The flags AE (256), CWR (128) and ECE (64) of SYN and SYN/ACK, by the kind of ECN (none, RFC 3168, RFC 8257, AccECN),
+#: and of AccECN's packets while nothing is marked (RFC 9768, sections 3.1.1 and 3.2.2.1).
+_SYN_ECN = (0, 192, 192, 448)
+_SYN_ACK_ECN = (0, 64, 64, 128)
+_NO_CE = 320
 _UNPACED = 10  # Linux does not pace the first packets of a connection
 _MAX_RTO_NS = 120_000_000_000
 _INITIAL_RTO_NS = 1_000_000_000
@@ -264,11 +269,13 @@ def _write_data(row, port, node, flow, sender, ts_ns):
         row.seq = sender.isn
         row.ack = 0
         row.payload_bytes = 0
-        row.tcp_flags = 2 if sender.ecn == 0 else 2 | 64 | 128
+        row.tcp_flags = 2 | _SYN_ECN[sender.ecn]
         return
     row.seq = sender.isn + 1 + node.seq * flow.mss_bytes
     row.ack = sender.irs + 1
     row.tcp_flags = 16
+    if sender.ecn == 3:  # AccECN: nothing is marked on the way back
+        row.tcp_flags |= _SYN_ACK_ECN[3] if kind == PURE_ACK and node.seq == 0 else _NO_CE
     if kind == PURE_ACK:
         if node.seq == sender.limit:  # the last packet: this ACK answers the FIN
             row.seq = sender.isn + 2 + (node.seq - 1) * flow.mss_bytes + sender.last_bytes
@@ -277,7 +284,7 @@ def _write_data(row, port, node, flow, sender, ts_ns):
         return
     row.payload_bytes = node.bytes - _HEADERS
     if node.flags & FLAG_FIN:
-        row.tcp_flags = 16 | 8 | 1
+        row.tcp_flags |= 8 | 1
     if node.flags & FLAG_CWR:
         row.tcp_flags |= 128
 
@@ -299,14 +306,14 @@ def _write_ack(row, node, flow, sender, ts_ns):
     row.has_ts = True
     if node.kind == SYN_ACK:
         row.seq = sender.irs
-        row.tcp_flags = 16 | 2 if sender.ecn == 0 else 16 | 2 | 64
+        row.tcp_flags = 16 | 2 | _SYN_ACK_ECN[sender.ecn]
         return
     if node.cum == sender.limit:
         row.ack = sender.isn + 1 + (node.cum - 1) * flow.mss_bytes + sender.last_bytes
         if node.flags & FLAG_FIN:
             row.ack += 1
             row.tcp_flags |= 1
-    if sender.ecn >= 2:  # the accurate ECN counter in the flags AE, CWR, ECE
+    if sender.ecn == 3:  # AccECN's counter in the flags AE, CWR, ECE
         row.tcp_flags |= ((node.ce + 5) & 7) << 6
     elif node.flags & FLAG_ECE:
         row.tcp_flags |= 64
@@ -424,8 +431,9 @@ def _arrive(port, i, now):
     port.bytes += node.bytes
     if port.scheduler == FQ and (port.packets > queue.limit_packets or port.bytes > queue.limit_bytes):
         _drop_from_fattest(port, now)
-    if not port.busy:
+    if not port.busy:  # at once: packets that arrive at the same time wait behind it
         port.free_ns = now
+        _serve(port, now)
 
 
 @_inner
@@ -592,11 +600,14 @@ def _pick(port, now):
 
 
 @_inner
-def _occupy(port, line, octets, now):
-    """Occupy the link with this many bytes of a queue; return when the packet has left."""
+def _occupy(port, line, node, now):
+    """Occupy the link with a packet of a queue; return when the packet has left."""
+    octets = node.bytes
     line.deficit -= octets
     if line.shaped_ns_per_byte > 0.0:
-        start = max(line.shaped_until_ns, np.float64(now))
+        # a token bucket that holds a full packet: waiting for others on the link does not cost rate
+        waited = min(now - node.enqueued_ns, _FULL_PACKET * line.shaped_ns_per_byte)
+        start = max(line.shaped_until_ns, now - waited)
         line.shaped_until_ns = start + octets * line.shaped_ns_per_byte
     exact = octets * port.ns_per_byte + port.fraction_ns
     whole = np.int64(exact)
@@ -639,7 +650,7 @@ def _serve(port, now):
                     sender_at(port.senders, node.flow).dropped += 1
                     _note_drop(port, node, q, _DEQUEUE, now)
                     if verdict == _DROP_LATE:
-                        _occupy(port, line, node.bytes, now)
+                        _occupy(port, line, node, now)
                     _free_node(port, i)
                     if verdict == _DROP_LATE:
                         return
@@ -656,7 +667,7 @@ def _serve(port, now):
         line.sent_bytes += node.bytes
         if port.scheduler == DUAL_WRR:
             _settle(port, q, node.bytes)
-        gone = _occupy(port, line, node.bytes, now)
+        gone = _occupy(port, line, node, now)
         if port.shaper:
             gone = np.int64(now)
         if port.record:
@@ -678,7 +689,9 @@ def _answer(port, i, node, sender, rx_ns):
     node.bytes = _HEADERS
     node.cum = sender.expected
     node.ce = sender.ce
-    if sender.echo_ece:
+    if sender.echo_ece or (
+        sender.ecn == 2 and sender.was_marked
+    ):  # RFC 8257, section 3.2: as the last packet was
         node.flags |= FLAG_ECE
     if sender.fin and sender.expected == sender.limit:
         node.flags |= FLAG_FIN
@@ -787,6 +800,7 @@ def _deliver(port, i, node, gone_ns):
     if kind == UDP:
         sender.received += 1
         sender.received_bytes += node.bytes - 42
+        sender.ce += node.ecn == _CE
         _free_node(port, i)
         return
     if kind == PURE_ACK:
@@ -974,8 +988,8 @@ def _emit_control(port, f, sender, kind, octets, seq, now):
 @_inner
 def _after_idle(flow, sender, now):
     """RFC 2861: halve the window for each retransmission timeout without anything to send."""
-    idle_ns = now - sender.last_sent_ns - sender.rto_ns
-    if idle_ns > 0 and sender.last_sent_ns > 0 and not sender.owns_recovery:
+    idle_ns = now - flow.last_sent_ns - sender.rto_ns
+    if idle_ns > 0 and flow.last_sent_ns > 0 and not sender.owns_recovery:
         flow.ssthresh = max(flow.ssthresh, 0.75 * flow.cwnd)
         while idle_ns > 0 and flow.cwnd > flow.initial_window:
             flow.cwnd = max(flow.cwnd / 2, np.float64(flow.initial_window))
@@ -989,7 +1003,9 @@ def _transmit(port, f, flow, sender, j, segment, now):
         _after_idle(flow, sender, now)
         sender.first_sent_ns = now
         flow.delivered_ns = now
-    sender.last_sent_ns = now
+        if sender.on_restart != 0:
+            react(sender.on_restart, sender.p, sender.s, sender.stats, flow, ack_at(port.ack, 0), now)
+    flow.last_sent_ns = now
     segment.order = sender.order
     sender.order += 1
     segment.sent_ns = now
@@ -1242,6 +1258,7 @@ def _begin_reduction(port, flow, sender, function, repair, now):
     else:
         flow.ssthresh = max(math.floor(flow.cwnd / 2), 2.0)
     sender.repair = repair
+    sender.send_cwr = sender.ecn == 1  # RFC 3168, section 6.1.2: after a reduction for whatever reason
     flow.in_recovery = True
     flow.in_rto = False
     sender.recovery_point = flow.next_seq
@@ -1433,7 +1450,6 @@ def _on_ack(port, f, flow, sender, i, now):
         if ack.ece and sender.ecn == 1:
             function = sender.on_ecn if sender.on_ecn != 0 else sender.on_loss
             _begin_reduction(port, flow, sender, function, MARKS, now)
-            sender.send_cwr = True
         elif ack.marked > 0 and sender.reduces_by_marks:
             _begin_reduction(port, flow, sender, sender.on_ecn, MARKS, now)
 
@@ -1569,6 +1585,10 @@ def _established(port, f, flow, sender, i, now):
     flow.delivered_ns = now
     sender.first_sent_ns = now
     sender.app_base_ns = now
+    if (
+        sender.timeouts > 1
+    ):  # RFC 5681, section 3.1, has it after the first one already; as in Linux, after the second
+        flow.cwnd = 1.0
     if sender.on_start != 0:
         react(sender.on_start, sender.p, sender.s, sender.stats, flow, ack_at(port.ack, 0), now)
     _emit_control(port, f, sender, PURE_ACK, _HEADERS, 0, now)
@@ -1631,11 +1651,14 @@ def _on_application(port, f, flow, sender, now):
         sender.toggle_ns = NEVER
         sender.write_ns = NEVER
         sender.writing = False
-        sender.limit = min(sender.limit, flow.next_seq)
-        sender.last_bytes = flow.mss_bytes if sender.limit > 0 else 0
-        if sender.is_udp or (sender.status == OPEN and flow.una >= sender.limit):
+        if flow.next_seq < sender.limit:
+            sender.limit = flow.next_seq
+            sender.last_bytes = flow.mss_bytes if sender.limit > 0 else 0
+        if sender.is_udp or sender.status == CONNECTING or flow.una >= sender.limit:
             sender.status = DONE
             sender.end_ns = now
+            sender.rto_at_ns = NEVER
+            _arm_timer(sender)
     if sender.is_udp:
         if sender.write_ns <= now and sender.status == OPEN:
             gap = 1e9 / sender.app_pps
@@ -1694,6 +1717,9 @@ def _flow_event(port, f, now):
         following = np.int64(node.next)
         sender.ack_head = node.next
         prefetch_node(port.nodes, following)  # its time is read at the end
+        if following < 0:  # before an answer to what is sent now joins the list
+            sender.ack_tail = -1
+            sender.ack_ns = NEVER
         if port.record:
             tap = now - sender.to_queue_ns
             _write_ack(row_at(port.ingress, port.rows_in), node, flow, sender, tap)
@@ -1711,9 +1737,6 @@ def _flow_event(port, f, now):
             _free_node(port, i)
         if following >= 0:
             sender.ack_ns = node_at(port.nodes, following).arrival_ns
-        else:
-            sender.ack_tail = -1
-            sender.ack_ns = NEVER
     elif sender.access_ns <= now:
         i = np.int64(sender.access_head)
         node = node_at(port.nodes, i)

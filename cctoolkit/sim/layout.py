@@ -108,6 +108,7 @@ SENDER = _dtype(
     ("on_recovered", np.int64),
     ("on_rto", np.int64),
     ("on_send", np.int64),
+    ("on_restart", np.int64),
     ("owns_recovery", np.bool_),
     ("reduces_by_marks", np.bool_),
     # application
@@ -162,7 +163,6 @@ SENDER = _dtype(
     ("prr_delivered", np.int64),
     ("prr_out", np.int64),
     ("first_sent_ns", np.int64),
-    ("last_sent_ns", np.int64),
     ("limited", np.bool_),  # the window was full in this flight
     ("limited_until", np.int64),  # the flight ends with this packet
     ("most_out", np.int64),  # most packets out in an unlimited flight

@@ -141,6 +141,8 @@ class Simulation:
         self._algorithms: dict[str, list[tuple[int, np.ndarray, np.ndarray]]] = {"flows": [], "queues": []}
         self._samples: list[tuple[int, tuple[dict[str, np.ndarray], ...]]] = []
         self._rates = [(round(s * 1e9), mbps) for s, mbps in scenario.bottleneck.rate_schedule]
+        self._rates_set: dict[float, float] = {}  # those so far, by time in s
+        self._is_changed = False
         self._rng = np.random.Generator(np.random.PCG64(scenario.seed))
         self._taps = (
             Taps(self._flow_specs, np.random.Generator(np.random.PCG64([scenario.seed, 1])))
@@ -366,6 +368,7 @@ class Simulation:
                 self._run_to(stop_ns, failures)
                 while self._rates and self._rates[0][0] <= stop_ns:
                     self._set_rate(self._arrays, self._rates.pop(0)[1])
+                    self._rates_set[self.now_s] = float(self._arrays["port"]["rate_bps"][0]) / 1e6
                 if self._sample_ns and self._next_sample_ns == stop_ns:
                     self._sample(stop_ns)
                     self._next_sample_ns = stop_ns + self._sample_ns
@@ -524,6 +527,8 @@ class Simulation:
     def set_rate(self, rate_mbps: float) -> None:
         """Change the rate of the link from the next packet on."""
         self._set_rate(self._arrays, number("rate_mbps", rate_mbps, **RATE))
+        self._rates_set[self.now_s] = float(rate_mbps)
+        self._is_changed = True
 
     def set_buffer(self, queue: int, packets: int | None = None, octets: int | None = None) -> None:
         """Change the buffer of `queue` (None: unchanged)."""
@@ -555,7 +560,7 @@ class Simulation:
     # -------------------------------------------------------------------------------------------------------
 
     def result(self) -> Run:
-        """The results so far."""
+        """The results so far; their scenario is what has been run, with the rates that were set."""
         ingress = egress = drops = None
         if self._taps is not None:
             self._drain()
@@ -566,7 +571,7 @@ class Simulation:
             for name, key in (("flows", "flow_id"), ("queues", "queue"))
         )
         return Run(
-            scenario=self.scenario,
+            scenario=self._as_it_ran(),
             made_by=f"cctoolkit {__version__} simulator",
             name=self.scenario.name or "run",
             flows=self.flows,
@@ -582,11 +587,20 @@ class Simulation:
             events=int(self._arrays["port"]["events"][0]),
         )
 
+    def _as_it_ran(self) -> Scenario:
+        """The scenario with the rates that were set, until now."""
+        changes: dict[str, Any] = {}
+        if self._is_changed:
+            changes["bottleneck.rate_schedule"] = [*self._rates_set.items()]
+        if 0 < self.now_s < self.scenario.duration_s:
+            changes["duration_s"] = self.now_s
+        return self.scenario.replace(changes)
+
     def _labels(self) -> pd.DataFrame:
         specs, flows = self._flow_specs, self.flows
         keys = flow_keys(specs, np.arange(len(specs)))
         tcp = np.array([not f.is_udp for f in specs])
-        ends = flows.end_s.fillna(self.now_s).to_numpy()
+        ends = np.maximum(flows.end_s.fillna(self.now_s).to_numpy(), flows.start_s.to_numpy())
 
         def known(column: pd.Series) -> pd.Series:
             return pd.Series(np.where(tcp, column, np.nan)).astype("Float64")

@@ -193,14 +193,16 @@ pd.DataFrame({"drop when full": downloads(real), "CoDel": downloads(cured)}).rou
 #
 # <details><summary>Hint</summary>
 #
-# Waiting time is bits in the buffer divided by the rate. For the simulator, a buffer of 256 KiB is `256 * 1024 // 1514`
-# packets.
+# Waiting time is bits in the buffer divided by the rate. For the simulator, limit the buffer in bytes:
+# `house(1).replace({"bottleneck.buffer_bytes": 256 * 1024, "bottleneck.buffer_packets": None})`. In a limit in packets, a
+# small packet of the call takes as much room as a large one of the upload.
 #
 # </details>
 
 # %% tags=["solution"]
 print(256 * 1024 * 8 / 1e6, "s")
-dsl = house(256 * 1024 // 1514).replace({"bottleneck.rate_mbps": 1, "duration_s": 60})
+buffer = {"bottleneck.buffer_bytes": 256 * 1024, "bottleneck.buffer_packets": None}
+dsl = house(1).replace(buffer | {"bottleneck.rate_mbps": 1, "duration_s": 60})
 print(cct.simulate(dsl).summary()["max_delay_ms"] / 1000, "s")
 
 # %% [markdown]
