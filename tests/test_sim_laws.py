@@ -215,18 +215,20 @@ def test_a_burst_finds_the_whole_buffer(buffer, access_ms):
     assert (~data(run).dropped[:10]).sum() == buffer
 
 
-@pytest.mark.parametrize("others", [0, 20])
-def test_a_limited_queue_gets_its_rate_beside_others(others):
+@pytest.mark.parametrize("limit_mbps", [2, 4])
+@pytest.mark.parametrize(("own_bytes", "others_bytes"), [(1514, 1514), (1514, 9000), (9000, 1514)])
+@pytest.mark.parametrize("others_mbps", [0.01, 20])
+def test_a_limited_queue_gets_its_rate_beside_others(limit_mbps, own_bytes, others_bytes, others_mbps):
     """Waiting for the packets of others on the link costs no rate, and is no credit after a pause."""
-    queues = [Queue(max_rate_mbps=2), Queue()]
+    queues = [Queue(max_rate_mbps=limit_mbps), Queue()]
     flows = [
-        Flow("udp", rate_mbps=20, queue=0, rtt_ms=10, start_s=1),
-        Flow("udp", rate_mbps=max(others, 0.01), queue=1, rtt_ms=10),
+        Flow("udp", rate_mbps=20, packet_bytes=own_bytes, queue=0, rtt_ms=10, start_s=1),
+        Flow("udp", rate_mbps=others_mbps, packet_bytes=others_bytes, queue=1, rtt_ms=10),
     ]
     bottleneck = Bottleneck(rate_mbps=10, buffer_packets=100, queues=queues)
     run = simulate(Scenario(bottleneck=bottleneck, flows=flows, duration_s=11))
-    assert run.queues.sent_bytes[0] * 8e-6 / 10 == pytest.approx(2, rel=0.01)
-    assert run.queues.sent_bytes.sum() * 8e-6 / 11 < 10.01
+    assert run.queues.sent_bytes[0] * 8e-6 / 10 == pytest.approx(limit_mbps, rel=0.015)
+    assert run.queues.sent_bytes.sum() * 8e-6 / 11 < 10.02
 
 
 def test_marks_of_unresponsive_flows_are_counted():

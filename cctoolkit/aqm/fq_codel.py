@@ -22,7 +22,7 @@ class FqCoDel(CoDel):
     Parameters
     ----------
     target_ms, interval_ms : float
-        TARGET and INTERVAL (sections 5.2.1 and 5.2.2), in ms.
+        TARGET and INTERVAL (sections 5.2.2 and 5.2.1), in ms.
     mtu_bytes : int
         CoDel never drops if the packet's own queue holds no more than this behind it. (Linux counts the bytes of
         all queues together, so it may drop the only packet of a flow while others queue.)

@@ -22,7 +22,9 @@ minimum). The window is reduced as in RFC 6937.
 
 Not modelled: receivers with little memory, reneging, Nagle, ECN fallback, loss of acknowledgements. Of spurious
 reductions, only those of a timeout are undone (Eifel, RFC 3522 and 4015: ``_undo_timeout``); nothing reorders
-packets, so others are rare, and there is neither F-RTO nor DSACK.
+packets, so others are rare, and there is neither F-RTO nor DSACK. The timer of a SYN doubles from the first time on, in
+Linux from the fifth (tcp_syn_linear_timeouts). As in Linux, an echo of a mark on the acknowledgement that ends a recovery
+reduces the window again, although RFC 3168, section 6.1.2, has one reduction a round trip.
 """
 
 from __future__ import annotations
@@ -605,8 +607,8 @@ def _occupy(port, line, node, now):
     octets = node.bytes
     line.deficit -= octets
     if line.shaped_ns_per_byte > 0.0:
-        # a token bucket that holds a full packet: waiting for others on the link does not cost rate
-        waited = min(now - node.enqueued_ns, _FULL_PACKET * line.shaped_ns_per_byte)
+        # a token bucket that holds the largest packet: waiting for others on the link does not cost rate
+        waited = min(now - node.enqueued_ns, port.most_bytes * line.shaped_ns_per_byte)
         start = max(line.shaped_until_ns, now - waited)
         line.shaped_until_ns = start + octets * line.shaped_ns_per_byte
     exact = octets * port.ns_per_byte + port.fraction_ns
@@ -732,7 +734,10 @@ def _release_held(port, sender, rx_ns):
 
 @_inner
 def _acknowledge_beyond(port, i, node, flow, sender, rx_ns):
-    """Acknowledge a packet out of order: Linux sends three ACKs at once per hole, then one for each millisecond."""
+    """Acknowledge a packet out of order: Linux sends three ACKs at once per hole, then one for each millisecond.
+
+    On short paths, one for each third of an RTT (tcp_comp_sack_rtt_percent).
+    """
     if sender.repeated_for != sender.expected:
         sender.repeated_for = sender.expected
         sender.repeated = 0
@@ -743,7 +748,9 @@ def _acknowledge_beyond(port, i, node, flow, sender, rx_ns):
     node.next = -1
     if sender.held < 0:
         sender.held = i
-        sender.delack_ns = rx_ns + min(_MS, flow.min_rtt_ns // 20) + _TIMER_SLACK_NS - sender.to_receiver_ns
+        sender.delack_ns = (
+            rx_ns + min(_MS, flow.min_rtt_ns * 33 // 100) + _TIMER_SLACK_NS - sender.to_receiver_ns
+        )
     else:
         node_at(port.nodes, sender.held_tail).next = i
     sender.held_tail = i

@@ -272,6 +272,7 @@ PORT = _dtype(
     ("ns_per_byte", np.float64),
     ("fraction_ns", np.float64),
     ("rate_bps", np.float64),
+    ("most_bytes", np.int64),  # largest packet of all flows
     ("n_queues", np.int64),
     ("n_flows", np.int64),
     ("look_ahead", np.bool_),  # prefetch: the state of all flows fits into no cache

@@ -190,6 +190,7 @@ class Simulation:
             port[name] = -1
         port["free_ns"] = NEVER
         port["n_flows"], port["n_queues"] = n, len(queues)
+        port["most_bytes"] = max(flow.packet_bytes for flow in self._flow_specs)
         port["look_ahead"] = n >= _MANY_FLOWS
         port["scheduler"] = _SCHEDULER[spec.scheduler or "fifo"]
         port["dual"] = (spec.scheduler or "").startswith("dual")
