@@ -23,8 +23,8 @@ minimum). The window is reduced as in RFC 6937.
 Not modelled: receivers with little memory, reneging, Nagle, ECN fallback, loss of acknowledgements. Of spurious
 reductions, only those of a timeout are undone (Eifel, RFC 3522 and 4015: ``_undo_timeout``); nothing reorders
 packets, so others are rare, and there is neither F-RTO nor DSACK. The timer of a SYN doubles from the first time on, in
-Linux from the fifth (tcp_syn_linear_timeouts). As in Linux, an echo of a mark on the acknowledgement that ends a recovery
-reduces the window again, although RFC 3168, section 6.1.2, has one reduction a round trip.
+Linux from the fifth (tcp_syn_linear_timeouts). As in Linux, the echo of a mark on the ACK that ends a recovery
+reduces the window again, although RFC 3168, section 6.1.2, allows one reduction a round trip.
 """
 
 from __future__ import annotations
