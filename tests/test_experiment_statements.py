@@ -240,6 +240,19 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
 }
 
 
+#: Tables that turn a claim around that no change so far does.
+ALSO: dict[str, Callable[[Tables], Tables]] = {
+    # 15 % over the other systems, which is not what 15 % over one queue is
+    "rtt table 1": lambda tables: {
+        "table1": tables["table1"].assign(
+            **{
+                column: tables["table1"].scheme.map({"CCA": 0.0, "buffer": 0.0, "RTT": 15.0})
+                for column in tables["table1"]
+                if column.startswith("fairness_gain")
+            }
+        )
+    },
+}
 #: Their tables take long to change in all ways.
 LONG = (
     "codel table 1", "codel table 1 with Linux", "codel fq_codel", "codel minute", "codel rtts", "l4s table 3",
@@ -256,7 +269,7 @@ def test_every_statement_can_come_out_either_way(name: str) -> None:
     part, result, needed = PARTS[name]
     kept = KeptTables(result)
     tables = {table: kept[table] for table in needed}
-    assert never_otherwise(part, tables, as_printed(tables)) == []
+    assert never_otherwise(part, tables, as_printed(tables), ALSO.get(name, dict)(tables)) == []
 
 
 @pytest.mark.slow
