@@ -316,7 +316,7 @@ def test_missing_shapes_are_reported() -> None:
     flat = flat.assign(**{f"{name}_std": 0.1 for name in columns}, later_delay_ms=flat.mean_delay_ms)
     flat = flat.assign(paper_delay_ms=[5.7, 6.5, 7.2], paper_loss_percent=[0.05, 0.17, 0.33])
     statements = codel.conclusions.table_1({"table1": flat, "table1_runs": runs})
-    assert len(statements) == 7 and not any(s.holds for s in statements)
+    assert len(statements) == 8 and not any(s.holds for s in statements)
 
 
 @pytest.mark.slow

@@ -161,6 +161,12 @@ def _late_asic(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _asic_as_far_above_linux(tables: Tables) -> Tables:
+    """The ASIC's latency above Linux's as in the paper's table I, in each run."""
+    runs = tables["table1_runs"]
+    return {**tables, "table1_runs": runs.assign(mean_delay_ms=7 + 0.97 * (runs.target == "P4-ASIC"))}
+
+
 def _as_logged(table: pd.DataFrame) -> pd.DataFrame:
     """What was measured beside the L4S paper's authors' logs, as they have it."""
     names = {
@@ -242,6 +248,7 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
 
 #: Tables that turn a claim around that no change so far does.
 ALSO: dict[str, Callable[[Tables], Tables]] = {
+    **dict.fromkeys(("codel table 1", "codel table 1 with Linux"), _asic_as_far_above_linux),
     # 15 % over the other systems, which is not what 15 % over one queue is
     "rtt table 1": lambda tables: {
         "table1": tables["table1"].assign(
