@@ -6,7 +6,6 @@ output has gone); 2 wrong usage, found before anything is read (a value that ``-
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import logging
@@ -23,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from ._support import waiting
-from ._support.terminal import note, printing, say
+from ._support.terminal import abandon_output, note, printing, say
 from ._support.version import __version__
 from ._support.words import printable_lines
 from .errors import CCToolkitError
@@ -178,7 +177,7 @@ def main() -> None:
     except CCToolkitError as err:
         note(err)
     except BrokenPipeError:
-        _abandon_output()
+        abandon_output()
         sys.exit(1)
     except MemoryError:
         note("out of memory")
@@ -189,16 +188,8 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        _abandon_output()
+        abandon_output()
     sys.exit(1)
-
-
-def _abandon_output() -> None:
-    """Discard output that could not be written; otherwise the interpreter tries again at exit."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 if __name__ == "__main__":

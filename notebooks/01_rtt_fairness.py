@@ -283,8 +283,9 @@ sixth = run_test(6)
 
 # %% [markdown]
 # ### Table 1
-# The paper quotes its competitors' results from their papers: 5 to 10 % of fairness gained (P4air), 8 to 12 % (P4CCI),
-# 10 % (P4BS), 15 % (its own). Here all of them run in the same scenarios:
+# The paper's table has 5 to 10 % of fairness gained (P4air), 8 to 12 % (P4CCI), 10 % (P4BS) and 15 % (its own), and does
+# not say how these were measured; P4air's and P4CCI's are for mixed congestion controls. Here all of them run in the same
+# scenarios:
 
 # %%
 tests.table_1(first, fourth).round(2)

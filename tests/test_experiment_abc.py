@@ -167,7 +167,7 @@ def as_the_paper_says(sharing: str, value: float, scheme: str) -> tuple[float, f
 
 def test_statements_agree_with_the_paper_where_the_numbers_do() -> None:
     statements = abc.statements(made_means(as_the_paper_says))
-    assert len(statements) == 9 and set(statements.agrees) == {"yes"}
+    assert len(statements) == 10 and set(statements.agrees) == {"yes"}
 
 
 def test_statements_disagree_where_the_numbers_do() -> None:
@@ -184,6 +184,19 @@ def test_one_rate_is_no_rise() -> None:
     assert [claim for claim in left_out if "below 40 Mbit/s" in claim] == list(left_out) and len(
         left_out
     ) == 1
+
+
+@pytest.mark.parametrize(("lost_mbps", "agrees"), [(1.9, "yes"), (2.1, "no")])
+def test_a_flood_falls_from_its_highest_goodput(lost_mbps: float, agrees: str) -> None:
+    """Also in two steps of half as much."""
+
+    def falling(sharing: str, value: float, scheme: str) -> tuple[float, float]:
+        first, second = as_the_paper_says(sharing, value, scheme)
+        steps = {90: 0.5, 100: 1.0}.get(value, 0.0) if (sharing, scheme) == ("cbr-tcp", "ABC") else 0.0
+        return first - steps * lost_mbps, second
+
+    claims = abc.statements(made_means(falling)).set_index("paper").agrees
+    assert claims[claims.index.str.contains("does not fall")].tolist() == [agrees]
 
 
 def test_integer_differences() -> None:
@@ -428,6 +441,6 @@ def test_what_a_kernel_has_is_run_in_it(tmp_path: Path, monkeypatch: pytest.Monk
         experiment("abc")(tmp_path / "x", only=["linux"])
     plain = Kernel(tmp_path / "linux", "ab" * 32, "7.2.1")
     monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: plain)
-    with pytest.raises(TestbedUnavailableError, match="has no ABC; build one with cct testbed build --with"):
+    with pytest.raises(TestbedUnavailableError, match=r"has no abc .*--with hardware/linux/aqm`$"):
         experiment("abc")(tmp_path / "x", testbed=True)
     assert not (tmp_path / "x").exists()

@@ -17,7 +17,7 @@ from uml_kernel import uml_kernel
 import cctoolkit as cct
 from cctoolkit.aqm import CoDel, NpuCoDel, P4CoDel, PisaCoDel
 from cctoolkit.cli import app
-from cctoolkit.errors import ParameterError
+from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import EXPERIMENTS, codel, experiment
 from cctoolkit.experiments.codel.variants import (
     SQUARE_ROOTS,
@@ -28,6 +28,7 @@ from cctoolkit.experiments.codel.variants import (
     gap_ms,
 )
 from cctoolkit.experiments.part import Findings
+from cctoolkit.testbed.kernel import Kernel
 
 LAUNCH = Path(__file__).parents[1] / "hardware" / "launch" / "p4-codel"
 
@@ -315,7 +316,7 @@ def test_missing_shapes_are_reported() -> None:
     flat = flat.assign(**{f"{name}_std": 0.1 for name in columns}, later_delay_ms=flat.mean_delay_ms)
     flat = flat.assign(paper_delay_ms=[5.7, 6.5, 7.2], paper_loss_percent=[0.05, 0.17, 0.33])
     statements = codel.conclusions.table_1({"table1": flat, "table1_runs": runs})
-    assert len(statements) == 7 and not any(s.holds for s in statements)
+    assert len(statements) == 8 and not any(s.holds for s in statements)
 
 
 @pytest.mark.slow
@@ -362,6 +363,24 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     with pytest.raises(ParameterError, match="already exists and is not a folder of codel"):
         experiment("codel")(tmp_path / "mine", part=["figure-7"])
+
+
+def test_testbed_with_a_kernel_without_the_module_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Kernel(tmp_path / "linux", "ab" * 32, "7.2.1")
+    monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: plain)
+    with pytest.raises(TestbedUnavailableError, match=r"has no codel_pisa .*--with hardware/linux/aqm`$"):
+        experiment("codel")(tmp_path / "x", part=["table-1"], testbed=True)
+    assert not (tmp_path / "x").exists()
+
+    def run(*_: object, **__: object) -> None:
+        raise AssertionError("it runs")
+
+    monkeypatch.setattr("cctoolkit.experiments.part.Part.run", run)
+    for part, modules in (("table-1", False), ("fq-codel", True)):  # the kernel's own queues need none
+        with pytest.raises(AssertionError, match="it runs"):
+            experiment("codel")(tmp_path / part, part=[part], testbed=True, modules=modules)
 
 
 @pytest.mark.slow

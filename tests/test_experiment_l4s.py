@@ -488,7 +488,7 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="configuration: 'V' must be one of I, II, III, IV"):
         experiment("l4s")(tmp_path / "x", configuration=["V"])
-    with pytest.raises(ParameterError, match=r"system: 'RED' must be one of iRED, PI2, .*P4-CoDel"):
+    with pytest.raises(ParameterError, match=r"system: 'RED' must be one of iRED, .*PI2, .*P4-CoDel"):
         l4s.Case("I", "RED").scenario()
     with pytest.raises(ParameterError, match=r"phase_s: 0\.5 must be a whole number"):
         l4s.Settings(phase_s=0.5)
@@ -499,6 +499,30 @@ def test_testbed_without_a_kernel_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(TestbedUnavailableError):
         experiment("l4s")(tmp_path / "x", testbed=True)
     assert not (tmp_path / "x").exists()
+
+
+def test_testbed_with_a_kernel_without_the_modules_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DualPI2 with DCTCP is another experiment, which only --no-modules asks for."""
+    plain = Kernel(tmp_path / "linux", "ab" * 32, "7.2.1", modules={"pi2": "sch_pi2"})
+    monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: plain)
+    lacks = (
+        r"linux: Linux 7\.2\.1 has no ired, prague \(according to linux\.json, .* "
+        "--with hardware/linux/aqm --with hardware/linux/prague`$"
+    )
+    with pytest.raises(TestbedUnavailableError, match=lacks):
+        experiment("l4s")(tmp_path / "x", part=["kernel"], testbed=True)
+    assert not (tmp_path / "x").exists()
+
+    def run(*_: object, **__: object) -> None:
+        raise AssertionError("it runs")
+
+    monkeypatch.setattr("cctoolkit.experiments.part.Part.run", run)
+    with pytest.raises(AssertionError, match="it runs"):
+        experiment("l4s")(tmp_path / "x", part=["kernel"], testbed=True, modules=False)
+    with pytest.raises(AssertionError, match="it runs"):  # which needs no kernel
+        experiment("l4s")(tmp_path / "y", part=["uneven"], testbed=True)
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:

@@ -161,6 +161,12 @@ def _late_asic(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _asic_as_far_above_linux(tables: Tables) -> Tables:
+    """The ASIC's latency above Linux's as in the paper's table I, in each run."""
+    runs = tables["table1_runs"]
+    return {**tables, "table1_runs": runs.assign(mean_delay_ms=7 + 0.97 * (runs.target == "P4-ASIC"))}
+
+
 def _as_logged(table: pd.DataFrame) -> pd.DataFrame:
     """What was measured beside the L4S paper's authors' logs, as they have it."""
     names = {
@@ -240,6 +246,20 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
 }
 
 
+#: Tables that turn a claim around that no change so far does.
+ALSO: dict[str, Callable[[Tables], Tables]] = {
+    **dict.fromkeys(("codel table 1", "codel table 1 with Linux"), _asic_as_far_above_linux),
+    # 15 % over the other systems, which is not what 15 % over one queue is
+    "rtt table 1": lambda tables: {
+        "table1": tables["table1"].assign(
+            **{
+                column: tables["table1"].scheme.map({"CCA": 0.0, "buffer": 0.0, "RTT": 15.0})
+                for column in tables["table1"]
+                if column.startswith("fairness_gain")
+            }
+        )
+    },
+}
 #: Their tables take long to change in all ways.
 LONG = (
     "codel table 1", "codel table 1 with Linux", "codel fq_codel", "codel minute", "codel rtts", "l4s table 3",
@@ -256,7 +276,7 @@ def test_every_statement_can_come_out_either_way(name: str) -> None:
     part, result, needed = PARTS[name]
     kept = KeptTables(result)
     tables = {table: kept[table] for table in needed}
-    assert never_otherwise(part, tables, as_printed(tables)) == []
+    assert never_otherwise(part, tables, as_printed(tables), ALSO.get(name, dict)(tables)) == []
 
 
 @pytest.mark.slow
@@ -334,7 +354,7 @@ def test_dragonflys_statements_can_come_out_either_way() -> None:
     )
     background = pd.DataFrame(
         [
-            {"classifier": n, "background": flows, "f1": f1}
+            {"classifier": n, "window_ms": 1000, "background": flows, "f1": f1}
             for n, scores in {"Dragonfly": (0.9, 0.8, 0.74), "DeePCCI": (0.77, 0.6, 0.56)}.items()
             for flows, f1 in zip((0, 30, 75), scores, strict=True)
         ]

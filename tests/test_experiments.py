@@ -28,12 +28,14 @@ from cctoolkit.experiments import EXPERIMENTS, experiment, sim_vs_kernel
 from cctoolkit.experiments.folder import Folder
 from cctoolkit.experiments.sim_vs_kernel import (
     GRID,
+    MODULES,
     QUANTITIES,
     Case,
     compare,
     for_simulator,
     measure,
 )
+from cctoolkit.experiments.sim_vs_kernel.command import BUILT_WITH
 from cctoolkit.testbed.kernel import Kernel
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -417,6 +419,17 @@ def without_kernel(monkeypatch, cases, run):
     monkeypatch.setattr(sim_vs_kernel.Job, "on_linux", lambda job, scenario: run(job))
     kernel = Kernel(path=Path("kernel"), sha256="0" * 64, version="7.2")
     monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: kernel)
+
+
+@pytest.mark.parametrize(("asked", "folder"), [("prague", "hardware/linux/prague"), ("bbr3", "bbr3")])
+def test_a_congestion_control_that_was_asked_for_is_not_left_out(tmp_path, monkeypatch, asked, folder):
+    kernel = Kernel(path=Path("kernel"), sha256="0" * 64, version="7.2")
+    monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: kernel)
+    for options in ({"only": [asked]}, {"only": [asked, "20"]}, {"modules": True}):
+        with pytest.raises(TestbedUnavailableError, match=rf"has no .*{asked}.*--with {folder}"):
+            sim_vs_kernel.run(tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+    assert set(BUILT_WITH) == set(MODULES)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -443,6 +444,20 @@ def test_unknown_results_and_views_are_named(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(pages, "made", lambda name: {})
     with pytest.raises(ParameterError, match="live is missing; `python -m benchmarks live` makes it"):
         pages.view("live", "rates")
+
+
+def test_a_reader_that_has_gone_gets_no_traceback() -> None:
+    """As in ``results list | head -1``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "cctoolkit.experiments.results", "list"],
+            stdout=writing, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_a_page_follows_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Listing", "cell_text", "end_empty", "is_standard_output", "listing", "live", "note", "printing", "say",
-    "say_beside", "show", "write",
+    "Listing", "abandon_output", "cell_text", "end_empty", "is_standard_output", "listing", "live", "note", "printing",
+    "say", "say_beside", "show", "write",
 ]  # fmt: skip
 
 #: Width of text on a pipe, in columns; tables take what they need there.
@@ -49,6 +49,14 @@ def printing() -> Iterator[None]:
         yield
     except OSError as err:
         raise OSError(err.errno, err.strerror, "standard output") from None
+
+
+def abandon_output() -> None:
+    """Discard what standard output's reader did not take before it went; else the interpreter tries again at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def note(text: object) -> None:

@@ -34,7 +34,7 @@ def item_statements(sources: str) -> dict[str, list[Statement]]:
         name, part, about = source.split(":")
         if made(name):
             every = _statements_of(name, part)(KeptTables(name))
-            found[name] = [statement for statement in every if str(statement.about) == about]
+            found.setdefault(name, []).extend(one for one in every if str(one.about) == about)
     return {name: statements for name, statements in found.items() if statements}
 
 

@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .._support.terminal import note, say
+from .._support.terminal import abandon_output, note, printing, say
 from ..errors import CCToolkitError, ParameterError
 from .catalogue import RESULTS
 from .code_hash import ROOT, changes
@@ -164,10 +164,15 @@ def main(arguments: list[str] | None = None) -> int:
     render.add_argument("--check", action="store_true", help="only list pages that are out of date")
     given = parser.parse_args(arguments)
     try:
-        return _run(given)
+        status = _run(given)
+        with printing():
+            sys.stdout.flush()
+        return status
     except CCToolkitError as err:
         note(f"results: {err}")
-        return 1
+    except BrokenPipeError:  # such as `| head`
+        abandon_output()
+    return 1
 
 
 def _run(given: argparse.Namespace) -> int:

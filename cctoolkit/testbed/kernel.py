@@ -17,6 +17,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "Kernel",
     "check_code",
     "check_kernel",
+    "check_modules",
     "find_kernel",
     "kernel_at",
     "version_numbers",
@@ -195,6 +197,29 @@ def check_code(kernel: Kernel) -> None:
         raise TestbedUnavailableError(
             f"{kernel.path}: has no {lacks[0]!r}, although {module}.c registers it: does the Kbuild name its object, "
             "and does its initialisation succeed?"
+        )
+
+
+def check_modules(kernel: Kernel, folders: Mapping[str, str]) -> None:
+    """Check that a kernel was built with some queue disciplines and congestion controls.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    folders : mapping of str to str
+        Name of each to the folder with its code, for ``cct testbed build --with``.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        It was not, or nothing beside the file says so; the text says how to build one that has them.
+    """
+    lacks = [name for name in folders if name not in kernel.modules]
+    if lacks:
+        options = " ".join(dict.fromkeys(f"--with {folders[name]}" for name in lacks))
+        raise TestbedUnavailableError(
+            f"{kernel.path}: Linux {kernel.version} has no {', '.join(lacks)} (according to {kernel.path.name}.json, "
+            f"which `cct testbed build` writes): build one with `cct testbed build {options}`"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..._support.options import WorkersOption
-from ...errors import ParameterError, TestbedUnavailableError
+from ...errors import ParameterError
 from ..folder import Folder
 from ..options import OutputOption
 from .scenarios import DELAY, LINUX, SHARINGS, TITLES, WHY, Settings
@@ -73,12 +73,13 @@ def run(
     TestbedUnavailableError
         With `testbed`: there is no kernel, or it has no ``sch_abc``.
     """
+    from ...testbed.kernel import check_modules, find_kernel
     from ..part import choose, write
     from ..runners import kept
 
     chosen = choose(only, (*SHARINGS, WHY, DELAY, LINUX), "only")
     if testbed:
-        _kernel_needed()
+        check_modules(find_kernel(), {"abc": "hardware/linux/aqm"})
     elif only and LINUX in only:
         raise ParameterError("only: linux needs --testbed")
     seconds = duration if duration is not None else 300.0 if full else 30.0
@@ -102,13 +103,3 @@ def run(
         found[LINUX] = PARTS[LINUX].run(everywhere, workers=workers)
     write(folder, "Sharing a link by activity (P4-ABC)", found, TITLES, about())
     return folder.path
-
-
-def _kernel_needed() -> None:
-    from ...testbed.kernel import find_kernel
-
-    kernel = find_kernel()
-    if "abc" not in kernel.modules:
-        raise TestbedUnavailableError(
-            f"testbed: Linux {kernel.version} has no ABC; build one with cct testbed build --with hardware/linux/aqm"
-        )

@@ -18,6 +18,10 @@ __all__ = ["linux", "sharing", "statements", "why"]
 Tables = Mapping[str, pd.DataFrame]
 
 
+#: A goodput that is this much lower has fallen.
+FALLS_MBPS = 2.0
+
+
 def statements(table: pd.DataFrame, why: pd.DataFrame | None = None) -> pd.DataFrame:
     """The paper's claims and our measurements.
 
@@ -101,6 +105,15 @@ def sharing(tables: Tables) -> list[Statement]:
         mine, other = of("cbr-tcp", "ABC")
         says = f"at most {mine.max():.1f} Mbit/s (at a rate of {mine.idxmax()} Mbit/s)"
         say(6, f"with ABC, a flood gets no more than {limit:g} Mbit/s", says, mine.max() <= limit)
+        if len(mine) > 1:
+            falls = (mine.cummax() - mine).max()
+            says = (
+                ", ".join(f"{rate:.1f}" for rate in mine) + f" Mbit/s at {mine.index[0]} to {mine.index[-1]}"
+            )
+            claim = (
+                f"with ABC, a flood's goodput does not fall (by over {FALLS_MBPS:g} Mbit/s) as its rate rises"
+            )
+            say(6, claim, says, falls <= FALLS_MBPS)
         flood, rest = mine.iloc[-1], other.iloc[-1]
         close = abs(flood - limit) <= NEAR_MBPS
         says = f"{flood:.1f} Mbit/s, {flood / limit:.2f} times as much"

@@ -144,10 +144,26 @@ def udp_scan(tables: Tables) -> str:
     return markdown_table(delays, labels=1)
 
 
+def kernel_udp_scan(tables: Tables) -> str:
+    """Delays of the UDP scan under Linux's CoDel, simulated and in the kernel."""
+    wide = page.by_rate(tables["figure7"])
+    return markdown_table(
+        pd.DataFrame(
+            {
+                "Mbit/s": wide.rate_mbps.map("{:g}".format),
+                "Linux, simulated": wide["Linux"].map("{:.2f}".format),
+                "Linux, in the kernel": wide[KERNEL].map("{:.2f}".format),
+            }
+        ),
+        labels=1,
+    )
+
+
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "table-1": table_1,
     "kernel-table-1": kernel_table_1,
     "figure-7": udp_scan,
+    "kernel-figure-7": kernel_udp_scan,
     "clock": clock,
     "npu": lambda tables: markdown_table(page.npu_guesses(tables["npu"]), labels=1),
     "paper-longer-1": paper_longer,

@@ -9,7 +9,7 @@ import typer
 
 from ..._support.options import WorkersOption
 from ..folder import Folder
-from ..options import OutputOption, TestbedOption
+from ..options import ModulesOption, OutputOption, TestbedOption
 from .scenarios import TITLES, Settings
 
 __all__ = ["run"]
@@ -28,6 +28,7 @@ def run(
         bool, typer.Option(help="More seeds, longer runs, every Mbit/s of the UDP scan.")
     ] = False,
     testbed: TestbedOption = False,
+    modules: ModulesOption = True,
     workers: WorkersOption = None,
 ) -> Path:
     """Run the P4-CoDel paper's measurements and variants of its targets; write tables, figures and a summary.
@@ -43,7 +44,10 @@ def run(
     full : bool
         The longer form (:class:`~.scenarios.Settings`).
     testbed : bool
-        Real Linux's CoDel as a further target, and its fq_codel.
+        Real Linux's CoDel and the project's ``sch_codel_pisa`` as further targets, and Linux's fq_codel.
+    modules : bool
+        With `testbed`: the kernel must have ``sch_codel_pisa`` for Table I. If False, a kernel without it runs its own
+        CoDel alone.
     workers : int, optional
         Processes; all cores by default.
 
@@ -57,7 +61,7 @@ def run(
     ParameterError
         There is no such part.
     TestbedUnavailableError
-        With `testbed`: this machine has no kernel to run.
+        With `testbed`: this machine has no kernel to run, or it lacks a module (see `modules`).
     """
     from ..part import choose, write
 
@@ -66,9 +70,12 @@ def run(
     options: dict[str, Any] = {"part": ", ".join(part) if part else "all", "seeds": seeds, "full": full}
     kernel = None
     if testbed:
-        from ...testbed.kernel import find_kernel
+        from ...testbed.kernel import check_modules, find_kernel
 
-        kernel = options["testbed"] = f"Linux {find_kernel().version}"
+        found_kernel = find_kernel()
+        if modules and "table-1" in chosen:
+            check_modules(found_kernel, {"codel_pisa": "hardware/linux/aqm"})
+        kernel = options["testbed"] = f"Linux {found_kernel.version}"
     folder = Folder(output, "codel", options)
     settings = Settings(seeds, full, folder.path / "kernel" if testbed else None)
 

@@ -9,7 +9,7 @@ import typer
 
 from ..._support.options import WorkersOption
 from ..folder import Folder
-from ..options import OutputOption, TestbedOption
+from ..options import ModulesOption, OutputOption, TestbedOption
 from .scenarios import CONFIGURATIONS, TITLES
 
 __all__ = ["run"]
@@ -30,6 +30,7 @@ def run(
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each case, with different start times.", min=1)] = 3,
     testbed: TestbedOption = False,
+    modules: ModulesOption = True,
     workers: WorkersOption = None,
 ) -> Path:
     """Run iRED, PI2 and DualPI2 under the L4S paper's load; write tables, figures and a summary.
@@ -49,6 +50,9 @@ def run(
     testbed : bool
         Real Linux, compared with the simulator (:mod:`.kernel`); needs a kernel for the testbed's ``uml`` backend.
         Its runs stay in ``kernel/`` and are not run again.
+    modules : bool
+        With `testbed`: the kernel must have the project's iRED, PI2 and Prague. If False, a kernel without them runs
+        DualPI2 alone, with DCTCP in Prague's place.
     workers : int, optional
         Processes; all cores by default.
 
@@ -63,12 +67,12 @@ def run(
     ParameterError
         There is no such configuration or part, or part ``kernel`` without `testbed`.
     TestbedUnavailableError
-        With `testbed`: there is no kernel that has DualPI2.
+        With `testbed`: there is no kernel that has DualPI2, or it lacks modules (see `modules`).
     """
     from ...errors import ParameterError
     from ..part import choose, write
     from .cases import Settings
-    from .kernel import kernel_needed
+    from .kernel import kernel_needed, modules_needed
     from .page import about
     from .parts import PARTS
 
@@ -76,7 +80,9 @@ def run(
     causes = tuple(c for c in chosen if c in ("I", "II")) or chosen
     parts = choose(part, TITLES, "part")
     if testbed:
-        kernel_needed()
+        kernel = kernel_needed()
+        if modules and "kernel" in parts:
+            modules_needed(kernel)
     elif part and "kernel" in part:
         raise ParameterError("part: kernel needs --testbed")
     kept = Path(output) / "kernel" if testbed else None

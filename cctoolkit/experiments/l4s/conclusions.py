@@ -11,7 +11,7 @@ from ..papers import paper_numbers
 from ..seeds import Measured
 from ..statements import OURS, Statement, all_near
 from .logs import logged_recirculation, logged_registers
-from .scenarios import AS_PUBLISHED, BESIDE_LOGS, PUBLISHED
+from .scenarios import AS_PUBLISHED, BESIDE_LOGS, MEANT, PUBLISHED
 from .tables import (
     by_configuration,
     paper_differences,
@@ -25,6 +25,8 @@ Tables = Mapping[str, pd.DataFrame]
 
 #: A difference within this many percentage points of the paper's agrees with it.
 POINTS = 5.0
+#: A reading of Table 3 that is this many percentage points nearer to it, on average, is nearer.
+NEARER = 0.5
 #: A scalable class with a share this near to one half is even with the other.
 EVEN = 0.05
 #: Shares that differ by no more than this agree with the logs. Between packets of 400 and of 800 bytes the authors' own
@@ -50,7 +52,20 @@ def main(tables: Tables) -> list[Statement]:
 def table_3(tables: Tables) -> list[Statement]:
     """The difference between the classes, beside the paper's, and whether it is the queues."""
     third = tables["table3"]
-    return [*_differences(third), *_queues(third)]
+    return [*_differences(third), *_coupling(third), *_queues(third)]
+
+
+#: Changes (:data:`.scenarios.CAUSES`) of what the paper fixes: gains and interval (section 5), squared and doubled
+#: probability (section 4.2), Cubic and Prague. It leaves the others open.
+FIXED = (
+    "gains a tenth",
+    "gains times 10",
+    "beta times 16",
+    "update every 100 ms",
+    "coupling 1 instead of 2",
+    "Reno instead of Cubic",
+    "DCTCP instead of Prague",
+)
 
 
 def _differences(third: pd.DataFrame) -> list[Statement]:
@@ -68,22 +83,40 @@ def _differences(third: pd.DataFrame) -> list[Statement]:
     for reading in ("by_phase", "whole_run"):
         groups = third.groupby(keys, sort=False)[reading]
         measured = {key: Measured.over(values) for key, values in groups}
-        for system in PUBLISHED:
-            pairs = {
-                c: (measured[c, system], paper[c, system]) for c in wide.index if (c, system) in measured
-            }
+        for system, meant in MEANT.items():
+            pairs = {c: (measured[c, system], paper[c, meant]) for c in wide.index if (c, system) in measured}
+            ours = "" if system in PUBLISHED else OURS  # the paper's number counts once
             statements.append(
                 all_near(
-                    "Table 3", f"{system}: the difference between the classes ({READING_NAMES[reading]})", pairs,
-                    within=POINTS, absolute=True, unit=" %", digits=1,
+                    "Table 3", f"{ours}{system}: the difference between the classes ({READING_NAMES[reading]})",
+                    pairs, within=POINTS, absolute=True, unit=" %", digits=1,
                 )
             )  # fmt: skip
     return statements
 
 
+def _coupling(third: pd.DataFrame) -> list[Statement]:
+    """Whether coupling brings iRED nearer to the paper's Table 3."""
+    rows = third[third.system.isin(["iRED", "iRED, coupled"])]
+    mean = rows.groupby(["system", "configuration"])[[*READING_NAMES, "paper"]].mean()
+    off = mean[list(READING_NAMES)].sub(mean.paper, axis=0).abs().groupby(level="system").mean()
+    return [
+        Statement(
+            "Table 3",
+            f"{OURS}coupling iRED's two queues brings its differences nearer to the paper's, in all three readings",
+            "points off on average: "
+            + "; ".join(
+                f"{words}: iRED {off[reading]['iRED']:.1f}, iRED, coupled {off[reading]['iRED, coupled']:.1f}"
+                for reading, words in READING_NAMES.items()
+            ),
+            bool((off.loc["iRED, coupled"] < 0.95 * off.loc["iRED"]).all()),  # less is noise
+        )
+    ]
+
+
 def _queues(third: pd.DataFrame) -> list[Statement]:
     wide = by_configuration(third)
-    apart = wide[["iRED", "PI2, two queues"]].max().max()
+    apart = wide[["iRED", "iRED, coupled", "PI2, two queues"]].max().max()
     together = wide[["iRED, one queue", "PI2"]].min().min()
     return [
         Statement(
@@ -139,18 +172,21 @@ def figures_5_and_6(tables: Tables) -> list[Statement]:
     phases = tables["phases"]
     share = scalable_shares(phases)
     statements = []
-    for figure, configuration, system, claim, fits in _WORDS:
-        if (configuration, system) not in set(zip(phases.configuration, phases.system, strict=True)):
-            continue
-        shares = [float(x) for x in share[configuration, system]]
-        statements.append(
-            Statement(
-                figure,
-                f"configuration {configuration}, {system}: {claim}",
-                "Prague's share " + ", ".join(f"{100 * x:.0f}" for x in shares) + " %",
-                len(shares) == 4 and fits(shares),
+    measured = set(zip(phases.configuration, phases.system, strict=True))
+    for figure, configuration, meant, claim, fits in _WORDS:
+        for system in (name for name, one in MEANT.items() if one == meant):
+            if (configuration, system) not in measured:
+                continue
+            ours = "" if system in PUBLISHED else OURS  # the paper's words count once
+            shares = [float(x) for x in share[configuration, system]]
+            statements.append(
+                Statement(
+                    figure,
+                    f"{ours}configuration {configuration}, {system}: {claim}",
+                    "Prague's share " + ", ".join(f"{100 * x:.0f}" for x in shares) + " %",
+                    len(shares) == 4 and fits(shares),
+                )
             )
-        )
     return statements
 
 
@@ -521,8 +557,13 @@ def _farthest(part: pd.DataFrame, column: str) -> str:
 
 
 def readings(tables: Tables) -> list[Statement]:
-    """Which reading of Table 3 is the paper's."""
-    errors = reading_errors(tables["readings"])
+    """Which reading of Table 3 is the paper's; with ``table3``, also with the paper's own packets of 1500 bytes."""
+    measured = tables["readings"]
+    if "table3" in tables:
+        third = tables["table3"]
+        third = third[third.system.isin(PUBLISHED)].assign(source="simulator", mtu_bytes=1500)
+        measured = pd.concat([third, measured], ignore_index=True)
+    errors = reading_errors(measured)
     statements = []
     for source, words in (("logs", "the authors' logs"), ("simulator", "the simulator")):
         part = errors[errors.index.get_level_values("source") == source].droplevel("source")
@@ -532,14 +573,14 @@ def readings(tables: Tables) -> list[Statement]:
             Statement(
                 "Table 3",
                 f"{OURS}of the three readings of Table 3 in {words}, the difference over the whole run is nearest to "
-                "what the paper prints",
+                f"what the paper prints, by at least {NEARER:g} points",
                 "points off on average: "
                 + "; ".join(
                     f"{size:g} bytes: "
                     + ", ".join(f"{READING_NAMES[name]} {row[name]:.1f}" for name in READING_NAMES)
                     for size, row in part.iterrows()
                 ),
-                bool((part.idxmin(axis=1) == "whole_run").all()),
+                bool((part.drop(columns="whole_run").min(axis=1) - part.whole_run >= NEARER).all()),
             )
         )
     logged = tables["readings"][tables["readings"].source == "logs"]
@@ -570,20 +611,24 @@ def causes(tables: Tables) -> list[Statement]:
         if base.empty or len(tried) < 2:
             continue
         usual, given = Measured.over(base), paper[str(configuration), "PI2"]
-        far, near = str((tried - usual.mean).abs().idxmax()), str((tried - given).abs().idxmin())
-        moved = abs(float(tried[far]) - usual.mean)
         known = not math.isnan(usual.std)  # a single seed tells nothing about the spread
-        statements.append(
-            Statement(
-                "Table 3",
-                f"{OURS}configuration {configuration}: what the paper leaves open changes PI2's number by more "
-                "than twice the standard deviation over seeds",
-                f"from {usual.text(1)} to {tried[far]:.1f} % with '{far}'; closest to the paper's {given:g} % is "
-                f"{tried[near]:.1f} %, with '{near}'"
-                + ("" if known else "; a single seed has no standard deviation"),
-                known and moved > 2 * usual.std,
+        fixed = tried.index.isin(FIXED)
+        for what, some in (("what the paper leaves open", tried[~fixed]), ("what it fixes", tried[fixed])):
+            if some.empty:
+                continue
+            far, near = str((some - usual.mean).abs().idxmax()), str((some - given).abs().idxmin())
+            moved = abs(float(some[far]) - usual.mean)
+            statements.append(
+                Statement(
+                    "Table 3",
+                    f"{OURS}configuration {configuration}: a change of {what} moves PI2's number by more than twice "
+                    "the standard deviation over seeds",
+                    f"from {usual.text(1)} to {some[far]:.1f} % with '{far}'; closest to the paper's {given:g} % is "
+                    f"{some[near]:.1f} %, with '{near}'"
+                    + ("" if known else "; a single seed has no standard deviation"),
+                    known and moved > 2 * usual.std,
+                )
             )
-        )
         statements += _drop_delay_of_causes(str(configuration), part)
     return statements
 

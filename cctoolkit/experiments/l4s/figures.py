@@ -24,7 +24,7 @@ __all__ = [
 
 #: The classes, the paper's names for their flows, and colours.
 CLASSES = {"classic": ("Cubic", BLUE), "scalable": ("Prague", VERMILLION)}
-_SHOWN = ("iRED", "PI2", "DualPI2")
+_SHOWN = ("iRED", "iRED, coupled", "PI2", "DualPI2")
 #: The paper's figures 5 and 6: configurations of equal RTT.
 _FIGURES = {"figure5": (("I", "III"), "RTT 10 ms"), "figure6": (("II", "IV"), "RTT 50 ms")}
 
@@ -184,6 +184,7 @@ def drop_delay_figure(drops: pd.DataFrame) -> go.Figure:
     shown = {
         ("iRED", "recirculation"): "iRED: recirculation (given)",
         ("iRED", "until the drop"): "iRED: until the next classic packet is dropped",
+        ("iRED, coupled", "until the drop"): "iRED, coupled: the same",
         ("PI2", "until the drop"): "PI2: time the dropped packet waited",
         ("DualPI2", "until the drop"): "DualPI2: time the dropped packet waited",
         ("iRED", "until the gap leaves"): "iRED: until the gap leaves the queue",

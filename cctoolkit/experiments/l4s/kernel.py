@@ -1,8 +1,8 @@
 """The systems in a real Linux kernel beside the simulator, under the L4S experiment's load.
 
-DualPI2 is the kernel's own. iRED, PI2 and TCP Prague are those of ``hardware/linux``, where the kernel was built with
-them (``cct testbed build --with hardware/linux/aqm --with hardware/linux/prague``); without them there is only DualPI2,
-with DCTCP in Prague's place.
+DualPI2 is the kernel's own. iRED, PI2 and TCP Prague are those of ``hardware/linux``, and the kernel must have been
+built with them (``cct testbed build --with hardware/linux/aqm --with hardware/linux/prague``). On request
+(``--no-modules``), a kernel without them runs DualPI2 alone, with DCTCP in Prague's place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from ...scenario.run import Run
     from ...testbed.kernel import Kernel
 
-__all__ = ["cases", "kernel_needed", "linux_scenario", "measure", "rows", "senders", "systems"]
+__all__ = [
+    "cases",
+    "kernel_needed",
+    "linux_scenario",
+    "measure",
+    "modules_needed",
+    "rows",
+    "senders",
+    "systems",
+]
 
 #: Longest phases by the link's rate in Mbit/s: a capture of a minute at 1 Gbit/s has ten million packets.
 _LONGEST_S = {120.0: 20.0, 1000.0: 10.0}
@@ -48,6 +57,21 @@ def kernel_needed() -> Kernel:
     if number < (6, 17):
         raise TestbedUnavailableError(f"testbed: Linux {kernel.version} has no DualPI2 (needs 6.17 or newer)")
     return kernel
+
+
+def modules_needed(kernel: Kernel) -> None:
+    """Check that a kernel has the papers' systems and Prague.
+
+    Raises
+    ------
+    TestbedUnavailableError
+        It lacks one.
+    """
+    from ...testbed.kernel import check_modules
+
+    check_modules(
+        kernel, dict.fromkeys(_MODULES.values(), "hardware/linux/aqm") | {"prague": "hardware/linux/prague"}
+    )
 
 
 def systems(kernel: Kernel) -> list[str]:

@@ -9,9 +9,9 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..seeds import Measured, text_by
 from .cases import Settings
-from .conclusions import READING_NAMES, paper_words
+from .conclusions import FIXED, READING_NAMES, paper_words
 from .logs import logged_recirculation, logged_registers
-from .scenarios import AS_PUBLISHED, BESIDE_LOGS, CONFIGURATIONS, PAIRS, PUBLISHED, SYSTEMS, VARIANTS
+from .scenarios import AS_PUBLISHED, BESIDE_LOGS, CONFIGURATIONS, MEANT, PAIRS, SYSTEMS, VARIANTS
 from .tables import by_configuration, scalable_shares, share_errors
 
 Tables = Mapping[str, pd.DataFrame]
@@ -107,10 +107,11 @@ def shares_and_words(phases: pd.DataFrame) -> pd.DataFrame:
     words, share = paper_words(), 100 * scalable_shares(phases)
     rows = []
     for configuration in dict.fromkeys(phases.configuration):
-        for system in (*PUBLISHED, "iRED, one queue", "DualPI2"):
-            claim = words.get(f"configuration {configuration}, {system}", "")
-            if system in PUBLISHED and not claim:
-                claim = words[f"configuration {configuration}, both"]
+        for system in (*MEANT, "iRED, one queue", "DualPI2"):
+            claim = ""
+            if system in MEANT:
+                both = words.get(f"configuration {configuration}, both", "")
+                claim = words.get(f"configuration {configuration}, {MEANT[system]}", both)
             shares = {f"phase {n}": float(share[configuration, system, n]) for n in range(1, len(PAIRS) + 1)}
             rows.append(
                 {"configuration": configuration, "system": system, **shares}
@@ -264,9 +265,11 @@ def causes(settings: Settings, tables: Tables) -> list[str]:
 
 def changes(why: pd.DataFrame) -> pd.DataFrame:
     """Differences, shares and drop delays, one row per configuration and change."""
+    given = why.changed.map(lambda name: "fixes it" if name in FIXED else "leaves it open")
+    given = given.where((why.changed != "PI2 as above") & (why.system == "PI2"), "")
     return text_by(
-        why.sort_values("configuration", kind="stable"),
-        ["configuration", "changed"],
+        why.assign(**{"the paper": given}).sort_values("configuration", kind="stable"),
+        ["configuration", "changed", "the paper"],
         {f"{words}, %": (reading, 1, 1) for reading, words in READING_NAMES.items()}
         | {f"share in phase {n}, %": (f"phase_{n}_share", 100, 0) for n in range(1, len(PAIRS) + 1)}
         | {"swing, phase 1": ("probability_swing", 1, 1), "drop delay, ms": ("drop_ms", 1, 1)},

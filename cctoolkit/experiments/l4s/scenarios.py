@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ...scenario import Flow, Scenario
 
 __all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED",
-           "LOGGED_SEEDS", "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TITLES", "UNEVEN", "VARIANTS",
-           "System", "system_named", "through"]  # fmt: skip
+           "LOGGED_SEEDS", "MEANT", "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TITLES", "UNEVEN",
+           "VARIANTS", "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
@@ -63,7 +63,15 @@ class System:
 
 
 SYSTEMS = {
-    "iRED": System("the paper's: two queues served in turn", "ired", apart=True),
+    "iRED": System(
+        "the paper's: two queues served in turn, each with its own probability", "ired", apart=True
+    ),
+    "iRED, coupled": System(
+        "a scalable packet is marked with the classic queue's probability if that is higher (RFC 9332)",
+        "ired",
+        apart=True,
+        options={"coupled": True},
+    ),
     "PI2": System("the paper's: one queue, the controller in the control plane", "pi2"),
     "DualPI2": System("RFC 9332: two coupled queues; the paper did not try it", "dualpi2"),
     "iRED, one queue": System("with PI2's single queue, to tell the algorithm from the queues", "ired"),
@@ -79,12 +87,6 @@ def _gains(factor: float) -> dict[str, float]:
 
 #: Further systems, only beside the authors' logs.
 VARIANTS = {
-    "iRED, coupled": System(
-        "a scalable packet is marked with the classic queue's probability if that is higher",
-        "ired",
-        apart=True,
-        options={"coupled": True},
-    ),
     "iRED, as published": System(
         "two queues with one probability and one drop flag for the port, as in the published program",
         "ired_published",
@@ -99,6 +101,9 @@ VARIANTS = {
 }
 #: The paper's two.
 PUBLISHED = ("iRED", "PI2")
+#: Systems that may be the paper's, and which of its two each is. The paper couples iRED's queues (section 4.1), without
+#: a formula.
+MEANT = {"iRED": "iRED", "iRED, coupled": "iRED", "PI2": "PI2"}
 #: What is held against the authors' logs, and the lengths of packets (MTU).
 LOGGED: dict[str, tuple[int, ...]] = {
     "iRED": (800, 400),

@@ -13,7 +13,7 @@ from ...cca import Prague
 from ..papers import paper_numbers
 from .cases import Outcome, Settings
 from .logs import logged_differences, logged_growth, logged_registers, logged_shares
-from .scenarios import CONFIGURATIONS, PUBLISHED, SYSTEMS, system_named
+from .scenarios import CONFIGURATIONS, MEANT, PUBLISHED, SYSTEMS, system_named
 
 __all__ = ["drop_delays", "flow_goodputs", "identified_shares", "paper_differences", "table_3"]
 
@@ -47,7 +47,7 @@ def table_3(found: Iterable[Outcome]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             o.about
-            | {"paper": published.get((o.case.configuration, o.case.system), math.nan)}
+            | {"paper": published.get((o.case.configuration, MEANT.get(o.case.system, "")), math.nan)}
             | o.differences()
             for o in found
         ]

@@ -191,7 +191,8 @@ def scaling(tables: Tables) -> str:
                 "flows": [f"{n:,}".replace(",", " ") for n in table.flows],
                 "exact classes, ms": [f"{ms:.1f}" for ms in table.jenks_ms],
                 "Algorithm 1, ms": [f"{ms:.1f}" for ms in table.algorithm_1_ms],
-                "decision, all RTTs new, ms": [f"{ms:.1f}" for ms in table.again_ms],
+                "decision, all flows new, ms": [f"{ms:.1f}" for ms in table.decide_ms],
+                "decision, all RTTs changed, ms": [f"{ms:.1f}" for ms in table.again_ms],
             }
         ),
         labels=1,
@@ -250,11 +251,17 @@ def share_at(flows: str, rtt_ms: int, of_far: bool = False) -> Callable[[Tables]
     return one
 
 
+def test_4_size(tables: Tables) -> str:
+    """The number of transfers."""
+    return f"{tables['test4'].of.iloc[0]:g}"
+
+
 VIEWS: dict[str, Callable[[Tables], str]] = {
     "test-1": test_1,
     "test-3": test_3,
     "test-4": test_4,
     "test-4-retransmits": test_4_retransmits,
+    "test-4-size": test_4_size,
     "test-8": test_8,
     "test-9": test_9,
     "test-10": test_10,

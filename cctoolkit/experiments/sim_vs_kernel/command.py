@@ -14,7 +14,11 @@ from ..folder import Folder
 from ..options import OutputOption
 from .scenarios import GRID, MODULES, TITLES, Case, Settings
 
-__all__ = ["run"]
+__all__ = ["BUILT_WITH", "run"]
+
+#: The congestion controls of :data:`~.scenarios.MODULES`, and the folder that a kernel is built with for each: one that
+#: the user prepares (docs/kernel-code.md), and the project's.
+BUILT_WITH = {"bbr3": "bbr3", "prague": "hardware/linux/prague"}
 
 
 def run(
@@ -68,8 +72,8 @@ def run(
     Raises
     ------
     TestbedUnavailableError
-        There is no kernel to run, or it can run none of the cases. Cases that it cannot run are left out, and the
-        summary says so.
+        There is no kernel to run, it was not built with a congestion control that `modules` or `only` asks for, or it
+        can run none of the cases. Other cases that it cannot run are left out, and the summary says so.
     ParameterError
         No case has these words in its name, or the warm-up leaves nothing to measure.
     """
@@ -79,11 +83,13 @@ def run(
     if warmup >= duration:
         raise ParameterError(f"warmup: {warmup:g} s leave nothing of {duration:g} s")
 
-    from ...testbed.kernel import find_kernel
+    from ...testbed.kernel import check_modules, find_kernel
     from ..part import write
     from .parts import PARTS
 
     kernel = find_kernel()
+    wanted = {cca for case in cases for cca, _ in case.flows}
+    check_modules(kernel, {cca: folder for cca, folder in BUILT_WITH.items() if cca in wanted})
     options = {"only": only, "modules": modules, "seeds": seeds, "kernel_seeds": kernel_seeds, "duration": duration,
                "warmup": warmup, "kernel": f"Linux {kernel.version}"}  # fmt: skip
     folder = Folder(output, "sim-vs-kernel", {k: v for k, v in options.items() if v})
