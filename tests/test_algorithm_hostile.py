@@ -15,11 +15,12 @@ from hypothesis import example, given, settings, strategies as st
 from test_algorithm import cell
 
 import cctoolkit as cct
+from cctoolkit import aqm
 from cctoolkit._support import kernels
 from cctoolkit._support.algorithm import base, guards
 from cctoolkit.aqm import DROP, DROP_LATE, MARK, PACKET, PASS, QUEUE, Aqm, peer
 from cctoolkit.cca import ACK, FLOW, Cca
-from cctoolkit.errors import AlgorithmError
+from cctoolkit.errors import AlgorithmError, ParameterError
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -423,3 +424,24 @@ def test_whatever_the_window_is_the_run_ends(event, cwnd, ssthresh, pacing_bps):
         assert not all(x >= 0 for x in (cwnd, ssthresh, pacing_bps))
     else:
         assert np.isfinite(run.flows.goodput_mbps).all()
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: aqm.IRed(max_notifications=10**15), "IRed.max_notifications: 1000000000000000 is too large"),
+        (
+            lambda: aqm.TofinoPi2(control_plane_ms=1e9, update_ms=0.1),
+            "TofinoPi2.update_ms: 0.1, TofinoPi2.control_plane_ms",
+        ),
+        (lambda: aqm.IntegerAbc(reference_kbps=2**70), "IntegerAbc.reference_kbps: .* is too large"),
+    ],
+)
+def test_parameters_beyond_computing_are_named(make, message):
+    with pytest.raises(ParameterError, match=message):
+        make().state_record(), make().parameter_record()
+
+
+@pytest.mark.parametrize("coupling", [1e-300, 1e300])
+def test_any_coupling_can_be_computed(coupling):
+    assert 0 <= aqm.DualPi2(coupling=coupling).derived()["max_classic"] <= 1

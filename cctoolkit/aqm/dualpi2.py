@@ -123,7 +123,7 @@ class DualPi2(Aqm):
         """Start of the ramp (minTh), and the largest probability for classic packets (p_Cmax)."""
         return {
             "min_threshold_ns": round((self.step_ms - self.range_ms) * 1e6),
-            "max_classic": 1 / max(self.coupling, 1.0) ** 2,
+            "max_classic": (1 / max(self.coupling, 1.0)) ** 2,
         }
 
     @staticmethod

@@ -1320,6 +1320,7 @@ def _undo_timeout(port, flow, sender):
     """RFC 3522 and 4015 (Eifel): the packet was sent before the timeout, so perhaps nothing was lost."""
     flow.cwnd = max(flow.cwnd, sender.prior_cwnd)
     flow.ssthresh = max(flow.ssthresh, sender.prior_ssthresh)
+    sender.send_cwr = False
     while sender.lost_tail >= 0:  # back into the flight, before retransmissions
         j = np.int64(sender.lost_tail)
         segment = segment_at(port.segments, j)

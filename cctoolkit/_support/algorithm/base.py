@@ -16,13 +16,15 @@ import re
 import sys
 import traceback
 import types as pytypes
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 
 from ...errors import AlgorithmError, ParameterError
+from ..arguments import shown
 from .origin import is_ours
 
 __all__ = ["Algorithm", "record"]
@@ -152,11 +154,29 @@ class Algorithm:
                     if value * ns > 2**62:
                         raise ParameterError(f"{type(self).__name__}.{name}: {value!r} is too long")
                     fields[name.removesuffix(suffix) + "_ns"] = round(value * ns)
-        return record(fields | self.derived(), f"{type(self).__name__}.")
+        with self._in_range():
+            return record(fields | self.derived(), f"{type(self).__name__}.")
 
     def state_record(self) -> np.ndarray:
         """A fresh record of the kind that functions receive as ``s``."""
-        return record(_fields_of(self.State) | self.initial(), f"{type(self).__name__}.State.")
+        with self._in_range():
+            return record(_fields_of(self.State) | self.initial(), f"{type(self).__name__}.State.")
+
+    @contextmanager
+    def _in_range(self) -> Iterator[None]:
+        """Raise ParameterError where numbers that are too large or too small make the computation of fields fail."""
+        try:
+            yield
+        except ParameterError:
+            raise
+        except (ArithmeticError, MemoryError, TypeError, ValueError) as err:
+            if not is_ours(type(self)):
+                raise  # a mistake in the user's code, whose place is in the traceback
+            name, given = type(self).__name__, self.parameters().items()
+            changed = [
+                f"{name}.{key}: {shown(value)}" for key, value in given if value != getattr(type(self), key)
+            ]
+            raise ParameterError(f"{', '.join(changed)} is too large or too small") from err
 
     def stats_record(self) -> np.ndarray:
         """A fresh record of the kind that functions receive as ``stats``."""
