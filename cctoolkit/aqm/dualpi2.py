@@ -83,7 +83,7 @@ class DualPi2(Aqm):
     >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.DualPi2())
     >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
     >>> run.queues["mean_delay_ms"].round(1).tolist()
-    [0.8, 17.1]
+    [0.9, 17.2]
     """
 
     name: ClassVar[str] = "dualpi2"
@@ -201,7 +201,7 @@ class IntegerDualPi2(DualPi2):
     >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.IntegerDualPi2())
     >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
     >>> run.queues["mean_delay_ms"].round(1).tolist()
-    [0.8, 16.8]
+    [0.9, 16.7]
     """
 
     name: ClassVar[str] = "dualpi2_integer"

@@ -79,7 +79,7 @@ class LinuxDualPi2(Aqm):
     >>> bottleneck = cct.Bottleneck(rate_mbps=10, buffer_packets=100, aqm=cct.aqm.LinuxDualPi2())
     >>> run = cct.simulate(cct.Scenario(bottleneck=bottleneck, flows=flows, duration_s=2))
     >>> run.queues["mean_delay_ms"].round(1).tolist()
-    [0.9, 16.4]
+    [0.8, 15.9]
     """
 
     name: ClassVar[str] = "dualpi2_linux"
