@@ -498,3 +498,16 @@ def test_commands_refuse_an_egress_capture_without_packets(command, tmp_path, mo
     assert stopped.value.code == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert str(empty) in line
+
+
+def test_a_flow_with_a_single_common_packet_says_nothing_of_the_clocks():
+    """Behind a standing queue, the clocks' bounds are wide: a lone SYN within them goes the way of the others."""
+    udp, bulk = cct.Flow("udp", rate_mbps=14, rtt_ms=20), cct.Flow("cubic", rtt_ms=20, start_s=0.3, count=4)
+    lone = cct.Flow("cubic", rtt_ms=20, loss=1)
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100), flows=[lone, udp, bulk], duration_s=0.99
+    )
+    run = cct.simulate(scenario)
+    found = cct.compare_taps(run.ingress, run.egress)
+    assert found.problem is None and found.clocks.certain_offset_ns == 0
+    assert found.clocks.offset_ns[0] <= 0 <= found.clocks.offset_ns[1]

@@ -519,8 +519,9 @@ def _orientation(common: _Common) -> tuple[np.ndarray, bool]:
     """By way, 1 if it goes from the ingress to the egress and -1 if it comes back; and whether that is known.
 
     In flows seen in both directions, packets of one direction are compared with their neighbours in the other, so that
-    neither offset nor drift of the clocks matters. Other flows are decided by these: delays above the clocks' offset
-    are forward. Without any such flow, the clocks are assumed to agree.
+    neither offset nor drift of the clocks matters. Other flows are decided by these: delays above the bounds of the
+    clocks' offset are forward, delays below them are not, and where either is possible, most initiators are on one
+    side. Without any such flow, the clocks are assumed to agree.
     """
     flows = (
         int(max(common.way.max(), common.only_ingress.max(initial=0), common.only_egress.max(initial=0))) // 2
@@ -535,13 +536,16 @@ def _orientation(common: _Common) -> tuple[np.ndarray, bool]:
     majority = (np.sign(votes) * (np.abs(votes) >= _MAJORITY * of)).astype(np.int64)
     sign = np.column_stack([majority, -majority]).ravel()
     known = sign[common.way] != 0
-    offset = np.zeros(len(common.way))
+    clocks = Clocks()
     if known.any():
         forward = sign[common.way] > 0
-        offset = fit_clocks(common.ts_ns[known], common.delay_ns[known], forward[known]).line_ns(common.ts_ns)
+        clocks = fit_clocks(common.ts_ns[known], common.delay_ns[known], forward[known])
     rows = np.flatnonzero(~known)
     if len(rows):
-        later = common.delay_ns[rows] >= offset[rows]
+        above = common.delay_ns[rows] - clocks.line_ns(common.ts_ns[rows])
+        low, high = clocks.offset_ns or (0.0, 0.0)
+        usual = majority.sum() * np.where(common.way[rows] & 1, -1, 1)
+        later = np.where((np.abs(above) < (high - low) / 2) & (usual != 0), usual > 0, above >= 0)
         of = np.bincount(common.way[rows], minlength=2 * flows)
         share = np.bincount(common.way[rows], later, minlength=2 * flows) / np.maximum(of, 1)
         sign[of > 0] = np.where(share >= 0.5, 1, -1)[of > 0]
