@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from cctoolkit.experiments.l4s import cases, conclusions, kernel, logs, page, sc
 from cctoolkit.experiments.l4s.queues import PublishedIRed
 from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
+from cctoolkit.experiments.statements import OURS
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
 from cctoolkit.testbed.kernel import Kernel
@@ -175,6 +177,31 @@ def test_drop_times_have_the_switchs_beside_them(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(conclusions, "logged_recirculation", lambda: slow)
     assert holds(400.0, "I") == [True, True]
     assert holds(400.0, "I", "II") == [False, True]
+
+
+@pytest.mark.parametrize(("coupled", "holds"), [(4.0, True), (1.0, False)])
+def test_coupling_is_judged_by_all_readings_and_has_the_papers_numbers(coupled: float, holds: bool) -> None:
+    """With 5 % in the paper and 2 % for iRED; the paper's number counts once, for iRED itself."""
+    third = pd.DataFrame(
+        {
+            "configuration": configuration, "system": system, "seed": 1,
+            "paper": 5.0 if system in scenarios.MEANT else math.nan,
+            **dict.fromkeys(tables.READINGS, coupled if system == "iRED, coupled" else 2.0),
+        }
+        for configuration in ("I", "II")
+        for system in l4s.SYSTEMS
+    )  # fmt: skip
+    statements = conclusions.table_3({"table3": third})
+    (judged,) = (s for s in statements if "coupling iRED's two queues" in s.claim)
+    assert judged.holds is holds and f"iRED 3.0, iRED, coupled {abs(coupled - 5):.1f}" in judged.measured
+    own = [s.claim.startswith(OURS) for s in statements if "iRED, coupled: the difference" in s.claim]
+    assert own == [True, True]
+    without = conclusions.table_3({"table3": third[third.system != "iRED, coupled"]})
+    assert not any("coupl" in s.claim for s in without) and len(without) == len(statements) - 3
+
+
+def test_changes_of_what_the_paper_fixes_are_changes_of_pi2() -> None:
+    assert {scenarios.CAUSES[name][0] for name in conclusions.FIXED} == {"PI2"}
 
 
 def test_errors_of_readings_are_means_over_configurations() -> None:

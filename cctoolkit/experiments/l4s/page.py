@@ -104,10 +104,10 @@ def table_3(third: pd.DataFrame) -> pd.DataFrame:
 
 def shares_and_words(phases: pd.DataFrame) -> pd.DataFrame:
     """Prague's share in each phase in percent, and the paper's words about it."""
-    words, share = paper_words(), 100 * scalable_shares(phases)
+    words, share, measured = paper_words(), 100 * scalable_shares(phases), set(phases.system)
     rows = []
     for configuration in dict.fromkeys(phases.configuration):
-        for system in (*MEANT, "iRED, one queue", "DualPI2"):
+        for system in (name for name in (*MEANT, "iRED, one queue", "DualPI2") if name in measured):
             claim = ""
             if system in MEANT:
                 both = words.get(f"configuration {configuration}, both", "")
