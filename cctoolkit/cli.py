@@ -6,6 +6,7 @@ output has gone); 2 wrong usage, found before anything is read (a value that ``-
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import logging
@@ -62,12 +63,18 @@ _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 
+@functools.cache
+def _commands_of(package: str) -> Mapping[str, Any]:
+    """A package's commands; help asks for each of them twice, and typer takes milliseconds to build them."""
+    area = importlib.import_module(f".{package}.command", __package__)
+    return typer.main.get_group(area.app).commands
+
+
 class _Commands(Mapping[str, Any]):
     """All commands by name; a package is imported when one of its commands is looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        package = importlib.import_module(f".{PACKAGES[name]}.command", __package__)
-        return typer.main.get_group(package.app).commands[name]
+        return _commands_of(PACKAGES[name])[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(PACKAGES)

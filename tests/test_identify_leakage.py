@@ -184,6 +184,11 @@ def test_training_data_of_a_model_is_reported(tmp_path: Path, capsys: pytest.Cap
     write_split(tmp_path, data.flows, training, ["1-codel-1"], contents=data.contents)
     assert seen_runs(model, data) == training
     renamed = of(grid().assign(run=lambda flows: "theirs/" + flows["run"]))
+    listed = pd.DataFrame({"run": training, "part": "train"})
+    (tmp_path / "by-name").mkdir()
+    listed.to_csv(tmp_path / "by-name" / SPLIT, index=False)
+    by_name = SimpleNamespace(folder=tmp_path / "by-name", name="older")
+    assert seen_runs(by_name, renamed) == [f"theirs/{run}" for run in training]
     assert seen_runs(model, renamed) == []  # neither the names nor what was recorded
     renamed.contents = {f"theirs/{run}": content for run, content in data.contents.items()}
     assert seen_runs(model, renamed) == [f"theirs/{run}" for run in training]

@@ -122,8 +122,9 @@ def seen_runs(model: Model, data: Datasets) -> list[str] | None:
     if split is None:
         return None
     trained = split[split["part"] == "train"]
-    contents, by_name = set(trained["content"]), set(trained["run"][trained["content"] == ""])
-    return [run for run in data.runs if data.contents[run] in contents or run in by_name]
+    contents, names = set(trained["content"]), set(trained["run"][trained["content"] == ""])
+    # without the name of the dataset, which tells runs of one name apart
+    return [run for run in data.runs if data.contents[run] in contents or run.rpartition("/")[2] in names]
 
 
 def unseen_runs(model: Model, data: Datasets) -> list[str]:
