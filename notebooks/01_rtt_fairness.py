@@ -403,5 +403,5 @@ for jitter_ms in (0, 0.5):
 
 # %% [markdown] tags=["solution"]
 # The guard merges classes with similar RTTs, and if only one class is left, all flows stay in queue 0. Without jitter,
-# the same flow loses packets at a full queue again and again (phase effects), and this shows most in the short queues
-# of few flows. `docs/separation.md` says when separation pays.
+# the same flow loses packets at a full queue again and again (phase effects). `docs/separation.md` says when separation
+# pays, and how much of the difference jitter removes.
