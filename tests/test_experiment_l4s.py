@@ -500,7 +500,7 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert goodput.groupby(["system", "seed"]).size().eq(8).all()
     assert set(pq.read_table(folder / "causes.parquet").to_pandas().changed) == set(causes)
     assert len(pq.read_table(folder / "identification.parquet").to_pandas()) == 2 * 3 * 2
-    assert len(pq.read_table(folder / "uneven.parquet").to_pandas()) == 5 * 2
+    assert len(pq.read_table(folder / "uneven.parquet").to_pandas()) == 6 * 2
     assert {p.name for p in folder.iterdir()} >= {
         "figure5.html",
         "figure7.html",
