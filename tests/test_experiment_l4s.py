@@ -515,7 +515,9 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="configuration: 'V' must be one of I, II, III, IV"):
         experiment("l4s")(tmp_path / "x", configuration=["V"])
-    with pytest.raises(ParameterError, match=r"system: 'RED' must be one of iRED, .*PI2, .*P4-CoDel"):
+    with pytest.raises(
+        ParameterError, match=r"system: 'RED' must be one of iRED, iRED, coupled, PI2, .*P4-CoDel"
+    ):
         l4s.Case("I", "RED").scenario()
     with pytest.raises(ParameterError, match=r"phase_s: 0\.5 must be a whole number"):
         l4s.Settings(phase_s=0.5)
