@@ -239,9 +239,8 @@ class SlotDataset:
     def _content(self, run: str) -> str:
         path = self.path / "slots" / f"{run}.parquet"
         provenance = parquet.read_provenance(path)
-        facts: Any = parquet.extremes(path)
-        if "scenario" in provenance:
-            facts = [provenance["scenario"], provenance.get("on")]
+        is_scenario = "scenario" in provenance
+        facts = [provenance["scenario"], provenance.get("on")] if is_scenario else parquet.extremes(path)
         return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:12]
 
     def __len__(self) -> int:

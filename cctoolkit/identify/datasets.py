@@ -161,8 +161,9 @@ class Datasets:
         )
 
     def _recordings(self, runs: Sequence[str], columns: Sequence[str]) -> Iterator[Recording]:
+        wanted = set(runs)
         for name, part in self.parts.items():
-            names = {there: here for there, here in self._names[name].items() if here in set(runs)}
+            names = {there: here for there, here in self._names[name].items() if here in wanted}
             for recording in part.where(list(names)).recordings(columns):
                 yield dataclasses.replace(recording, name=names[recording.name])
 

@@ -64,15 +64,14 @@ def write_split(
         for run in runs
     ]
     table = pd.DataFrame(rows, columns=_COLUMNS)
-    older = None if before is None else _split(before)
+    older = None if before is None else _trained(before)
     if older is not None:
-        older = older[older["part"] == "train"]
         table = pd.concat([older, table]).drop_duplicates(["run", "content"])
     write_csv(table, folder / SPLIT)
 
 
-def _split(model: Model) -> pd.DataFrame | None:
-    """Runs of a model, as :func:`write_split` wrote them; None if its folder does not list them."""
+def _trained(model: Model) -> pd.DataFrame | None:
+    """Training runs of a model, as :func:`write_split` wrote them; None if its folder does not list them."""
     path = model.folder / SPLIT
     if not path.is_file():
         return None
@@ -83,7 +82,7 @@ def _split(model: Model) -> pd.DataFrame | None:
         known = False
     if not known:
         raise SchemaError(f"{path}: not a table of run and part, as cct train writes it")
-    return table.reindex(columns=_COLUMNS, fill_value="")
+    return table[table["part"] == "train"].reindex(columns=_COLUMNS, fill_value="")
 
 
 def trained_runs(model: Model) -> set[str] | None:
@@ -94,8 +93,8 @@ def trained_runs(model: Model) -> set[str] | None:
     SchemaError
         The model's list of runs cannot be read.
     """
-    split = _split(model)
-    return None if split is None else set(split["run"][split["part"] == "train"])
+    trained = _trained(model)
+    return None if trained is None else set(trained["run"])
 
 
 def trained_settings(model: Model) -> set[str]:
@@ -106,8 +105,8 @@ def trained_settings(model: Model) -> set[str]:
     SchemaError
         The model's list of runs cannot be read.
     """
-    split = _split(model)
-    return set() if split is None else set(split["setting"][split["part"] == "train"]) - {""}
+    trained = _trained(model)
+    return set() if trained is None else set(trained["setting"]) - {""}
 
 
 def seen_runs(model: Model, data: Datasets) -> list[str] | None:
@@ -118,10 +117,9 @@ def seen_runs(model: Model, data: Datasets) -> list[str] | None:
     SchemaError
         The model's list of runs cannot be read.
     """
-    split = _split(model)
-    if split is None:
+    trained = _trained(model)
+    if trained is None:
         return None
-    trained = split[split["part"] == "train"]
     contents, names = set(trained["content"]), set(trained["run"][trained["content"] == ""])
     # without the name of the dataset, which tells runs of one name apart
     return [run for run in data.runs if data.contents[run] in contents or run.rpartition("/")[2] in names]
@@ -141,7 +139,7 @@ def unseen_runs(model: Model, data: Datasets) -> list[str]:
     if seen is None:
         note(f"{model.name} does not list its training runs (no {SPLIT}); scores on those would be too high")
         return data.runs
-    runs = [run for run in data.runs if run not in set(seen)]
+    runs = sorted(set(data.runs) - set(seen))
     if not runs:
         raise ParameterError(
             f"datasets: {model.name} was trained on all of these runs (use --all to evaluate on them anyway)"

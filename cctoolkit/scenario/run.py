@@ -380,9 +380,8 @@ def _utilisation(scenario: Scenario, sent_bytes: int) -> float:
     sent = 8.0 * sent_bytes
     # a frame counts when its transmission begins, so the last one may end after the scenario does
     last_frame = 8 * max((flow.packet_bytes for flow in scenario.flows), default=0)
-    frames = 1 + len(
-        scenario.bottleneck.rate_schedule
-    )  # and so may the last one before each change of the rate
+    # and so may the last one before each change of the rate
+    frames = 1 + len(scenario.bottleneck.rate_schedule)
     return (capacity if capacity < sent <= capacity + frames * last_frame else sent) / capacity
 
 

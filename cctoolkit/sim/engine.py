@@ -692,9 +692,8 @@ def _answer(port, i, node, sender, rx_ns):
     node.bytes = _HEADERS
     node.cum = sender.expected
     node.ce = sender.ce
-    if sender.echo_ece or (
-        sender.ecn == 2 and sender.was_marked
-    ):  # RFC 8257, section 3.2: as the last packet was
+    # RFC 8257, section 3.2: as the last packet was
+    if sender.echo_ece or (sender.ecn == 2 and sender.was_marked):
         node.flags |= FLAG_ECE
     if sender.fin and sender.expected == sender.limit:
         node.flags |= FLAG_FIN
@@ -1594,9 +1593,8 @@ def _established(port, f, flow, sender, i, now):
     flow.delivered_ns = now
     sender.first_sent_ns = now
     sender.app_base_ns = now
-    if (
-        sender.timeouts > 1
-    ):  # RFC 5681, section 3.1, has it after the first one already; as in Linux, after the second
+    # as in Linux; RFC 5681, section 3.1, has it after the first one already
+    if sender.timeouts > 1:
         flow.cwnd = 1.0
     if sender.on_start != 0:
         react(sender.on_start, sender.p, sender.s, sender.stats, flow, ack_at(port.ack, 0), now)

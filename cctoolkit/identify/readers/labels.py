@@ -54,18 +54,8 @@ _HEADINGS = {
     "protocol": ("proto", "ip.proto"),
     "flow_id": ("flow", "flowid"),
     "file": ("filename", "file_name", "path", "pcap", "capture", "trace"),
-    "cca": (
-        "cc",
-        "ccalgo",
-        "cc_algo",
-        "cc_algorithm",
-        "congestion_control",
-        "congestion",
-        "algorithm",
-        "algo",
-        "label",
-        "variant",
-    ),
+    "cca": ("cc", "ccalgo", "cc_algo", "cc_algorithm", "congestion_control", "congestion", "algorithm", "algo",
+            "label", "variant"),
 }  # fmt: skip
 _PROTOCOLS = {"tcp": TCP, "udp": UDP, "sctp": SCTP, "dccp": DCCP}
 _TUPLE = ("src", "sport", "dst", "dport")
