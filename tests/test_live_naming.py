@@ -21,7 +21,8 @@ from cctoolkit.identify.live.naming import Naming, load_classifier
 pytestmark = pytest.mark.netns
 #: CUBIC is beyond its crossover here, where it grows otherwise than Reno: a window of some hundred segments.
 RATE_MBPS, RTT_MS, BUFFER_BDP = 50, 50, 3
-PORTS = {5201: "reno", 5202: "cubic", 5203: "bbr"}
+CCAS = ("reno", "cubic", "bbr")
+WATCHED_S = 13
 
 
 @pytest.fixture
@@ -64,34 +65,56 @@ def probabilities(
 def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
     """Live slots of flows that were there before say what a capture's say; BBR, and nothing else, is BBR in 10 s.
 
-    How often Reno and CUBIC are named right is the model's affair: ``python -m benchmarks live`` measures it.
+    How often Reno and CUBIC are named right is the model's affair: ``python -m benchmarks live`` measures it. The
+    senders share the machine's processors with whatever else runs, which shows in their packets: what is wrong must be
+    wrong again while processors are to be had.
     """
+    net.bottleneck(RATE_MBPS, RTT_MS, BUFFER_BDP)
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        began_s = waiting_s()
+        wrong = watched(net, folder, first_port=5201 + 10 * attempt)
+        waited_s = waiting_s() - began_s
+        if not wrong:
+            return
+    if waited_s > 0.15 * WATCHED_S:
+        pytest.skip(f"{', '.join(wrong)}, but processes waited {waited_s:.1f} s for a processor")
+    assert not wrong
+
+
+def watched(net: Network, folder: Path, first_port: int) -> list[str]:
+    """Start a flow of each kind, watch all for `WATCHED_S`, and return what is not as it should be."""
     model: Any = load_classifier()
     window = round(max(ms for ms in model.windows_ms if ms <= 3000))
-    net.bottleneck(RATE_MBPS, RTT_MS, BUFFER_BDP)
-    for port, cca in PORTS.items():
-        net.iperf3(cca, port, 60)
+    ports = {first_port + i: cca for i, cca in enumerate(CCAS)}
+    senders = []
+    for port, cca in ports.items():
+        senders.append(net.iperf3(cca, port, 60))
         time.sleep(1)
     time.sleep(5)
     slots, names = [], []
-    wrong: list[str] = []
-    began_s = waiting_s()
     with (
-        net.capture(tmp_path, "in0", "out0") as paths,
+        net.capture(folder, "in0", "out0") as paths,
         net.inside("R"),
         KernelCollector("in0", "out0") as tap,
     ):
         first_slot = tap.now_ns // tap.slot_ns
-        for update in watch(tap, heavy=3, heavy_mbps=0.3, classifier=model, duration_s=13):
+        for update in watch(tap, heavy=3, heavy_mbps=0.3, classifier=model, duration_s=WATCHED_S):
             slots.append(update.slots)
             if update.flows is not None:
                 names.append(update.flows)
-        assert len(names) >= 5
-        assert update.counts["acks"]["lost_packets"] <= 10
-    waited_s = waiting_s() - began_s
+    for sender in senders:
+        sender.terminate()
+        sender.wait()
+    wrong = []
+    if len(names) < 5:
+        wrong.append(f"{len(names)} updates in {WATCHED_S} s")
+    if update.counts["acks"]["lost_packets"] > 10:
+        wrong.append(f"{update.counts['acks']['lost_packets']} packets lost")
     named = pd.concat(names, ignore_index=True)
     numbers = named.drop_duplicates("dport").set_index("dport").flow_id.to_dict()
-    assert set(numbers) == set(PORTS)  # none of iperf3's other connections, over which it talks to itself
+    assert set(numbers) == set(ports)  # none of iperf3's other connections, over which it talks to itself
     live = pd.concat(slots, ignore_index=True).sort_values(["flow_id", "slot"], ignore_index=True)
     live.attrs["slot_ms"] = 1.0
     theirs = captured(paths, first_slot, numbers)
@@ -101,24 +124,26 @@ def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
         # A capture's time is when a packet came to the interface, the collector's when the kernel comes to look at it:
         # on a busy machine some milliseconds later, and not the same for data and acknowledgements.
         apart = (ours.bytes_in_flight - beside.bytes_in_flight).astype(float).abs()
-        assert apart.notna().mean() > 0.95
-        assert apart.mean() < 0.03 * ours.bytes_in_flight.mean()
-        assert apart.quantile(0.99) < 0.1 * ours.bytes_in_flight.max()
+        if not (
+            apart.notna().mean() > 0.95
+            and apart.mean() < 0.03 * ours.bytes_in_flight.mean()
+            and apart.quantile(0.99) < 0.1 * ours.bytes_in_flight.max()
+        ):
+            wrong.append(f"{ports[port]}'s bytes in flight differ by {apart.mean():.0f} from the capture's")
         first = int(ours.index[0]) + 200
         last = first + (int(ours.index[-1]) - 500 - first) // window * window
         one, other = (probabilities(model, table, number, first, last, window) for table in (live, theirs))
-        assert len(one) >= 2
-        difference = float(np.abs(one - other).sum(axis=1).mean())
-        if difference >= 0.1:
-            wrong.append(f"{PORTS[port]}'s probabilities differ by {difference:.2f} from the capture's")
+        if len(one) < 2:
+            wrong.append(f"{ports[port]} has {len(one)} windows")
+        elif not (difference := float(np.abs(one - other).sum(axis=1).mean())) < 0.1:
+            wrong.append(f"{ports[port]}'s probabilities differ by {difference:.2f} from the capture's")
         answers = named[named.flow_id == number]
         in_time = answers[answers.age_s <= 10].iloc[-1]
-        assert in_time.probability >= 0
-        if (in_time.cca == "bbr") != (PORTS[port] == "bbr"):
-            wrong.append(f"{PORTS[port]} is {in_time.cca}")
-    if wrong and waited_s > 0.15 * 13:
-        pytest.skip(f"{', '.join(wrong)}, but processes waited {waited_s:.1f} of 13 s for a processor")
-    assert not wrong
+        if not in_time.probability >= 0:
+            wrong.append(f"{ports[port]} has no name: {in_time.limited_by}")
+        if (in_time.cca == "bbr") != (ports[port] == "bbr"):
+            wrong.append(f"{ports[port]} is {in_time.cca}")
+    return wrong
 
 
 def waiting_s() -> float:
