@@ -20,8 +20,8 @@ RFC 6675, except that it also notices lost retransmissions. A tail loss probe is
 retransmission timer follows RFC 6298 with Linux's bound (smoothed RTT plus the larger of four deviations and the
 minimum). The window is reduced as in RFC 6937.
 
-Not modelled: a receive window that limits the sender (Linux's, which grows with what arrives, can halve the losses at
-the end of slow start), receivers with little memory, reneging, Nagle, ECN fallback, loss of acknowledgements. Of
+Not modelled: a receive window that limits the sender (Linux's is several times what slow start needs, if the receiver
+reads at once), receivers with little memory, reneging, Nagle, ECN fallback, loss of acknowledgements. Of
 spurious reductions, only those of a timeout are undone (Eifel, RFC 3522 and 4015: ``_undo_timeout``); nothing reorders
 packets, so others are rare, and there is neither F-RTO nor DSACK. The timer of a SYN doubles from the first time on, in
 Linux from the fifth (tcp_syn_linear_timeouts). As in Linux, the echo of a mark on the ACK that ends a recovery reduces
