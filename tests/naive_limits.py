@@ -60,19 +60,24 @@ def signs(
     highest = [
         max([0.0, *(begins[u] + came[u] for u in begins if u <= t)]) for t in range(n)
     ]  # fmt: skip
+    probes = {t for t in begins if came[t] <= 1 and begins[t] < highest[t - 1]}
     broken = {
-        t // width for t in begins if begins[t] != (highest[t - 1] if t else 0.0)
+        t // width for t in begins if begins[t] != (highest[t - 1] if t else 0.0) and t not in probes
     }  # rounds where a hole opens or something is sent again
     origin = max((begins[t] + came[t] for t in begins if t < 2 * width), default=0.0)
-    counted = [t for t in begins if t >= 2 * width and begins[t] >= origin]
-    resends = sum(begins[t] < highest[t - 1] for t in counted)
+    counted = [t for t in begins if t >= 2 * width and begins[t] >= origin and t not in probes]
+    below = [t for t in counted if begins[t] < highest[t - 1]]
+    passed_at = {t: next(u for u in range(n) if highest[u] > begins[t]) for t in below}
+    late = [t for t in below if t - passed_at[t] > (rtt / 2 if two_ways else 5)]
+    most = min(400.0, 0.75 * segment)
     resent_bytes = sum(came[t] for t in counted) - (highest[-1] - origin)
 
     # round trips
     whole = [range(i * width, (i + 1) * width) for i in range(n // width)]
     active = [i for i, part in enumerate(whole) if sum(came[t] for t in part) > 0]
     found = {
-        "rounds": len(active), "rtt_slots": rtt, "idle_share": idle / n, "resends": resends,
+        "rounds": len(active), "rtt_slots": rtt, "idle_share": idle / n, "resends": len(late),
+        "resend_bytes": sum(min(came[t], highest[t - 1] - begins[t], most) for t in late),
         "resent_bytes": resent_bytes, "ce_packets": sum(ce), "ecn_echoes": sum(echoes), "mark_share": NAN,
         "rate_spread": NAN, "peak_share": NAN, "unforced_share": NAN, "queue_share": NAN, "loss_share": NAN,
         "own_queue": NAN,

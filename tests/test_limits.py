@@ -177,6 +177,56 @@ def test_captured_flows_before_and_behind_the_queue(name):
     assert set(behind.limited_by) == {"behind"}
 
 
+def test_segments_in_another_order_are_no_retransmissions():
+    """Two of a BBR flow without losses are 2.5 ms late at the tap: their bytes pass once, and nothing was repeated."""
+    run = simulated(cct.Flow("bbr", rtt_ms=40), buffer_packets=300)
+    packets = run.ingress.packets
+    data = packets.index[(packets.direction == 0) & (packets.payload_bytes > 0)]
+    packets.loc[data[[6000, 8000]], "ts_ns"] += 2_500_000
+    packets = packets.sort_values("ts_ns", kind="stable", ignore_index=True)
+    (row,) = cct.flow_limits(cct.compute_slots(packets)).to_dict("records")
+    assert row["limited_by"] == "bottleneck" and row["resends"] == 0
+    (one_way,) = cct.flow_limits(cct.compute_slots(packets[packets.direction == 0])).to_dict("records")
+    assert one_way["limited_by"] == "unknown" and one_way["resends"] == 0
+
+
+@pytest.mark.parametrize("probe_bytes", [0, 1])
+def test_keep_alives_and_window_probes_are_no_retransmissions(probe_bytes):
+    """A second of data, then keep-alives or probes, a byte each, of a sender that waits; and data again."""
+    table = []
+    end = 0
+    for slot in range(3000):
+        came, seq = 0, -1
+        if slot % 40 == 0 and (slot < 1000 or slot >= 2000):
+            came, seq = 2896, end
+            end += came
+        elif slot % 100 == 50 and probe_bytes:
+            came, seq = 1, end - 1
+        table.append((0, slot, came, seq if seq >= 0 else math.nan, 2896 if slot % 40 < 20 and came > 1 else 0))
+    slots = pd.DataFrame(table, columns=["flow_id", "slot", "in_bytes", "in_seq", "bytes_in_flight"])
+    slots.attrs["slot_ms"] = 1.0
+    (row,) = cct.flow_limits(slots).to_dict("records")
+    assert row["limited_by"] == "application"
+    assert row["resends"] == row["resend_bytes"] == row["resent_bytes"] == row["loss_share"] == 0
+
+
+def test_small_segments_pass_twice_as_large_ones_do():
+    """An interactive session: two of its segments of 36 bytes were lost after the tap, where both copies passed."""
+    slots = pd.DataFrame({"flow_id": 0, "slot": np.arange(8000), "in_bytes": 0, "bytes_in_flight": 0})
+    sent = np.arange(0, 8000, 100)
+    slots.loc[sent, "in_bytes"] = 36
+    slots["in_seq"] = pd.array([pd.NA] * 8000, dtype="Int64")
+    slots.loc[sent, "in_seq"] = np.arange(len(sent)) * 36
+    for again in (4200, 6300):
+        slots.loc[again + 40, ["in_bytes", "in_seq"]] = 36, slots.in_seq[again]
+    for i in range(20):
+        slots.loc[slots.index[slots.in_bytes > 0] + i, "bytes_in_flight"] = 36
+    slots.attrs["slot_ms"] = 1.0
+    (row,) = cct.flow_limits(slots).to_dict("records")
+    assert row["resends"] == 2 and row["resend_bytes"] == row["resent_bytes"] == 72
+    assert row["limited_by"] == "application"
+
+
 def test_what_slow_start_overshoots_is_no_limit():
     run = simulated(cct.Flow("reno", rtt_ms=40, max_window=8), cct.Flow("cubic", rtt_ms=40))
     slots = cct.compute_slots(run.ingress)

@@ -43,7 +43,7 @@ NAMEABLE = ("bottleneck", "unknown")
 Signs = namedtuple(
     "Signs",
     "rounds rtt_slots idle_share rate_spread peak_share unforced_share queue_share own_queue loss_share mark_share "
-    "resends resent_bytes ce_packets ecn_echoes",
+    "resends resend_bytes resent_bytes ce_packets ecn_echoes",
 )
 SIGNS = Signs._fields
 
@@ -79,9 +79,12 @@ PROBING_RATE = 0.1
 #: Where a queue comes and goes (in this share of the round trips), it is the flow's own if its rate makes it grow:
 #: with this correlation, or a higher one where the rate varies less.
 OWN_QUEUE, OWN_QUEUE_PROBING, QUEUE_AT_TIMES = 0.5, 0.2, 0.2
-#: Retransmissions after which the tap may count as behind the bottleneck, if fewer bytes than these passed it twice for
-#: each: less than the default segment (RFC 9293, section 3.7.1), and than the flow's own.
+#: Retransmissions after which the tap may count as behind the bottleneck, if fewer bytes passed it twice than they have,
+#: counting at most these for each: less than the default segment (RFC 9293, section 3.7.1), and than the flow's own.
 _RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
+#: A segment that fills a hole sooner is not a retransmission, for which the sender waits a round trip: the network has
+#: changed the order. The share is of the mean RTT; without acknowledgements, it is a number of slots.
+_REORDERED, _REORDERED_BLIND = 0.5, 5
 #: Marked packets after which the tap may count as behind the bottleneck, if each explains the changes of ECN flags that
 #: it can: with classic ECN, one where ECE begins and one where it ends.
 _MARKS, _ECHOES = 2, 2
@@ -116,7 +119,7 @@ def _correlation(x, y):
 
 
 @kernel
-def _retransmissions(came, seq, width, lossy, ends):
+def _retransmissions(came, seq, width, soon, twice, lossy, ends):
     """Follow sequence numbers: what is retransmitted, and which bytes pass the tap twice.
 
     Parameters
@@ -127,6 +130,10 @@ def _retransmissions(came, seq, width, lossy, ends):
         First sequence number of the slot; negative for none.
     width : int
         Slots of a round.
+    soon : float
+        What comes within so many slots after a later segment is out of order, not retransmitted.
+    twice : float
+        Bytes that count at most for a slot in `resend_bytes`.
     lossy : bool array, by round
         Set where a hole opens or something is retransmitted.
     ends : float64 array, shape (n,)
@@ -135,7 +142,9 @@ def _retransmissions(came, seq, width, lossy, ends):
     Returns
     -------
     resends : int
-        Slots that begin below the highest sequence number.
+        Slots that begin with a retransmission.
+    resend_bytes : float
+        Bytes that these slots retransmit.
     resent : float
         Bytes that passed, less the sequence numbers that they covered: a retransmission of data lost after the tap
         adds to it, one of data lost before the tap does not.
@@ -143,29 +152,35 @@ def _retransmissions(came, seq, width, lossy, ends):
     Notes
     -----
     The flow may have begun earlier, and be repairing a loss: the first two rounds only show how far it had come, and
-    anything below is left out.
+    anything below is left out. So are keep-alives (RFC 9293, section 3.8.4) and probes of a closed window (3.8.6.1): a
+    single byte, sent again and again.
     """
     last = np.int64(-1)
     at = 0.0  # first sequence number of the slot, counted on
     high = 0.0
     origin = 0.0
     resends = 0
+    resend_bytes = 0.0
     passed = 0.0
     for t in range(len(came)):
         if came[t] > 0 and seq[t] >= 0:
             if last >= 0:
                 at += ahead(seq[t], last)
             last = seq[t]
-            if at != high:
+            is_probe = came[t] <= 1 and at < high
+            if at != high and not is_probe:
                 lossy[t // width] = True
             if t < 2 * width:
                 origin = max(high, at + came[t])
-            elif at >= origin:
+            elif at >= origin and not is_probe:
                 passed += came[t]
-                resends += at < high
+                # since the slot in which that number passed, or one after it
+                if at < high and t - np.searchsorted(ends[:t], at, side="right") > soon:
+                    resends += 1
+                    resend_bytes += min(came[t], high - at, twice)
             high = max(high, at + came[t])
         ends[t] = high
-    return resends, passed - (high - origin)
+    return resends, resend_bytes, passed - (high - origin)
 
 
 @kernel
@@ -207,7 +222,9 @@ def _signs(came, flight, seq, ce, echoes, segment):
 
     lossy = np.zeros(n // width + 1, np.bool_)
     ends = np.empty(n)
-    resends, resent = _retransmissions(came, seq, width, lossy, ends)
+    soon = _REORDERED * rtt if flies else np.float64(_REORDERED_BLIND)
+    twice = min(_TWICE, _TWICE_SHARE * segment)
+    resends, resend_bytes, resent = _retransmissions(came, seq, width, soon, twice, lossy, ends)
 
     # One round trip after another; those without data tell nothing.
     whole = n // width
@@ -231,16 +248,16 @@ def _signs(came, flight, seq, ce, echoes, segment):
     echoed = echoes.sum()
     if rounds == 0:
         return Signs(
-            0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends), resent,
-            marked, echoed,
+            0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends),
+            resend_bytes, resent, marked, echoed,
         )  # fmt: skip
     first = rounds // 8  # slow start is over
     spread = _variation(rate[first:rounds])
     lost = loss[:rounds].mean()
     if not flies:
         return Signs(
-            float(rounds), rtt, idle / n, spread, np.nan, np.nan, np.nan, np.nan, lost, np.nan, float(resends), resent,
-            marked, echoed,
+            float(rounds), rtt, idle / n, spread, np.nan, np.nan, np.nan, np.nan, lost, np.nan, float(resends),
+            resend_bytes, resent, marked, echoed,
         )  # fmt: skip
     signalled = loss | mark
 
@@ -307,7 +324,7 @@ def _signs(came, flight, seq, ce, echoes, segment):
     own = _correlation(sends[:known], growth[:known]) if known >= _LEAST_KNOWN else np.nan
     return Signs(
         float(rounds), rtt, idle / n, spread, at_peak, share, queue, own, lost, mark[:rounds].mean(), float(resends),
-        resent, marked, echoed,
+        resend_bytes, resent, marked, echoed,
     )  # fmt: skip
 
 
@@ -391,7 +408,9 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
           before to the one after.
         - ``loss_share``: share of the round trips with retransmissions or holes.
         - ``mark_share``: share of the round trips in which acknowledgements report marks (ECN).
-        - ``resends``: slots that begin with a retransmission.
+        - ``resends``: slots that begin with a retransmission (not with a segment that is late by less than half the RTT,
+          nor with a keep-alive or a window probe).
+        - ``resend_bytes``: bytes that these slots retransmit, at most 400 of each (or 0.75 of the flow's segment).
         - ``resent_bytes``: bytes that passed more than once.
         - ``ce_packets``, ``ecn_echoes``: packets that were already marked at the tap, and changes of the
           acknowledgements' ECN flags, which come in pairs with classic ECN (RFC 3168).
@@ -412,7 +431,7 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     -----
     In this order:
 
-    - *behind*: there are retransmissions, but hardly a byte passes twice, so the losses happened before the tap; or
+    - *behind*: there are retransmissions, but most of their bytes pass only once, so the losses happened before the tap; or
       most of the marks that acknowledgements report were set before the tap.
     - *application*: the sender is idle, with nothing in flight.
     - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses or marks that explain it.
@@ -480,7 +499,7 @@ def _judged(s: pd.DataFrame) -> np.ndarray:
     fixed = (s["peak_share"] >= np.where(probes, FIXED_PEAK_PROBING, FIXED_PEAK)) & ~signals_move_it
     grows = s["unforced_share"] < GROWS
     steady = (s["rate_spread"] < STEADY_RATE) & ~grows
-    lost_before = (s["resends"] >= _RESENDS) & (s["resent_bytes"] < twice * s["resends"])
+    lost_before = (s["resends"] >= _RESENDS) & (s["resent_bytes"] < s["resend_bytes"])
     marked_before = (s["ce_packets"] >= _MARKS) & (_ECHOES * s["ce_packets"] >= s["ecn_echoes"])
     return np.select(
         [
