@@ -51,8 +51,9 @@ def rates(packets: Packets, bin_ns: int) -> list[dict[str, int]]:
 def acknowledged(packets: Packets, way: Way) -> tuple[list[tuple[int, int]], bool]:
     """Time and number of payload bytes newly acknowledged of a way, and whether any ACK was seen."""
     base: int | None = None  # from here, or from the last ACK, it is counted
-    by_ack = has_begun = False
+    by_ack = has_begun = from_syn = False
     fin: int | None = None
+    highest: int | None = None
     steps = []
     for p in packets:
         if p["flow_id"] != way[0] or not p["tcp_flags"]:
@@ -61,14 +62,21 @@ def acknowledged(packets: Packets, way: Way) -> tuple[list[tuple[int, int]], boo
             if p["payload_bytes"] or p["tcp_flags"] & SYN:
                 has_begun = True
                 base = begin_of(p) if base is None else base
+                end = begin_of(p) + p["payload_bytes"]
+                highest = end if highest is None else highest + max(ahead(end, highest), 0)
+            from_syn |= bool(p["tcp_flags"] & SYN)
             if p["tcp_flags"] & FIN:
                 fin = begin_of(p) + p["payload_bytes"]
         elif p["tcp_flags"] & ACK and not p["tcp_flags"] & RST:
+            if highest is not None and ahead(p["ack"], highest) > 2**20:
+                continue  # of another connection
             if base is None:
                 base = p["ack"]
             else:
                 advance = ahead(p["ack"], base)
-                if advance > 2**30 or (advance < 0 and not by_ack):
+                if advance < 0 and (by_ack or from_syn):
+                    continue
+                if advance < 0 or advance > 2**30:
                     base = p["ack"]
                 elif advance > 0:
                     base = p["ack"]
@@ -148,6 +156,8 @@ def one_side(segments: Packets, direction: int) -> dict[str, Any]:
                 acknowledged = ack is not None and ahead(ack, end) >= 0
             if p["tcp_flags"] & FIN and (highest is None or ahead(end, highest) >= 0):
                 fin = True
+        elif highest is not None and ahead(p["ack"], highest) > 2**20:
+            continue  # of another connection
         elif p["tcp_flags"] & ACK and not p["tcp_flags"] & RST and (ack is None or ahead(p["ack"], ack) > 0):
             ack = p["ack"]
             if total and not acknowledged and ahead(ack, highest) >= 0:

@@ -246,6 +246,7 @@ def flight_marks(
     marks = []
     end: int | None = None
     acked: int | None = None
+    has_data = False
     for p in tap:
         if p["flow_id"] != flow or not p["tcp_flags"]:
             continue
@@ -256,12 +257,16 @@ def flight_marks(
                 end = max(end, end + ahead(value, end))
             else:
                 end = value % 2**32 if acked is None else acked + ahead(value, acked)
-            counts = True
+            counts = has_data = True
+        elif p["direction"] == direction and p["tcp_flags"] & SYN and not has_data:
+            end = (p["seq"] + 1) % 2**32
         if p["direction"] != direction and p["tcp_flags"] & ACK and not p["tcp_flags"] & RST:
+            if end is not None and (ahead(p["ack"], end) > 2**20 or (not has_data and ahead(p["ack"], end) < 0)):
+                continue  # of another connection
             reference = acked if acked is not None else end if end is not None else p["ack"]
             value = reference + ahead(p["ack"], reference)
             if acked is None or value > acked:
                 acked = value
-                counts = end is not None
+                counts = has_data
         marks.append((p["ts_ns"] // slot_ns, end, acked, counts))
     return marks

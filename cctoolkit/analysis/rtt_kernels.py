@@ -24,6 +24,7 @@ from ..capture._store import put_le32, put_le64
 from ..capture.protocols import ACK, RST, SYN
 from .flow_kernels import OLD_COPY_NS
 from .handshake import OPENING, is_syn, take_ack, take_answer, take_syn
+from .sequence import UNSEEN
 
 __all__ = [
     "CRC32C_TABLE",
@@ -52,8 +53,6 @@ __all__ = [
 
 #: Nothing in TCP is further apart: the largest window is 2**30 bytes (RFC 7323, section 2.3).
 FAR = 1 << 30
-#: An ACK this far beyond the highest byte sent is believed (its data passes later, or was not captured), others not.
-UNSEEN = 1 << 20
 BACK = FAR + UNSEEN
 #: A SYN that starts this close below the highest byte sent is the old SYN again; any other opens a new connection.
 SAME_SYN = 1 << 16

@@ -22,7 +22,7 @@ from .._support.state import grown
 from ..capture.model import columns_of
 from ..errors import ParameterError
 from ..schema import SLOTS
-from .sequence import ahead
+from .sequence import ahead, is_foreign
 from .taps import LOST, PacketMatcher, TapPair, wanted_flows
 
 __all__ = ["CELL", "SlotRows", "SlotTable", "compute_slots", "slot_columns"]
@@ -171,8 +171,11 @@ def _take_end(state, end):
 
 
 @inlined
-def _acknowledged(state, ack):
+def _acknowledged(state, ack, is_sampled):
     """The highest acknowledgement so far, including this one, counted as in ``_STATE``."""
+    if state.end != 0 and not is_sampled:
+        if is_foreign(ack, state.end) or (state.payload == 0 and ahead(ack, state.end) < 0):
+            return state.acked
     if state.acked == 0:
         base = state.end if state.end != 0 else ack + _WRAP
         return base + ahead(ack, base)
@@ -216,6 +219,7 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
     n_entries = np.uint64(len(entries))
     first_ts = ts[at]
     last_ts = ts[at]
+    is_sampled = first_only or threshold != 0  # then the highest number sent is not known
     slot = np.int64(0)
     slot_from = np.int64(1)  # an empty range of time: the first packet computes its slot
     slot_to = np.int64(0)
@@ -258,6 +262,10 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
                 _take_timestamp(state, tsval[i])
             if with_acks:
                 _take_end(state, end)
+        elif with_acks and flags & _SYN:
+            state = states[way]
+            if state.payload == 0:
+                state.end = ((np.int64(seq[i]) + 1) & 0xFFFFFFFF) + _WRAP
         if with_acks and flags & (_ACK | _RST) == _ACK:
             state = states[way ^ np.uint64(1)]
             if state.payload != 0 and flags & _SYN == 0:  # those of the handshake negotiate
@@ -267,7 +275,7 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
                         n_cells += _move_to(state, slot, way ^ np.uint64(1), cells[n_cells])
                         state.ecn_echoes += 1
                     state.ecn_flags = ecn_flags
-            acked = _acknowledged(state, np.int64(ack[i]))
+            acked = _acknowledged(state, np.int64(ack[i]), is_sampled)
             if acked > state.acked:
                 if state.payload != 0:
                     n_cells += _move_to(state, slot, way ^ np.uint64(1), cells[n_cells])

@@ -12,7 +12,7 @@ from ..._support.kernels import kernel
 from ..._support.state import grown
 from ...capture.model import columns_of
 from ...capture.protocols import ACK, FIN, RST, SYN
-from ..sequence import ahead
+from ..sequence import ahead, is_foreign
 
 __all__ = ["FlowCompletion", "cdf", "flow_completion_times"]
 
@@ -70,6 +70,8 @@ def _follow(ts, flow_id, direction, seq, ack, tcp_flags, payload, states):
         if flags & (ACK | RST) == ACK:
             other = states[way ^ np.uint64(1)]
             a = np.int64(ack[i])
+            if other.seen & _BASE and is_foreign(a, np.int64(other.end)):
+                continue
             if not other.seen & _ACK or ahead(a, np.int64(other.ack)) > 0:
                 other.seen |= _ACK
                 other.ack = a

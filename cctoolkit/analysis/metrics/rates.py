@@ -15,7 +15,7 @@ from ..._support.state import grown
 from ...capture.model import columns_of
 from ...capture.protocols import ACK, FIN, RST, SYN
 from ...errors import ParameterError
-from ..sequence import ahead
+from ..sequence import ahead, is_foreign
 from ..taps import wanted_flows
 
 __all__ = ["RateTable", "goodput", "throughput"]
@@ -30,12 +30,12 @@ _STATE = np.dtype(
         ("end", np.uint32),  # highest sequence number sent
         ("ack", np.uint32),  # highest acknowledged
         ("fin", np.uint32),  # sequence number of the FIN
-        ("seen", np.uint32),  # bits: HAS_CELL, HAS_END, HAS_ACK, ACKED, HAS_FIN
+        ("seen", np.uint32),  # bits: HAS_CELL, HAS_END, HAS_ACK, ACKED, HAS_FIN, HAS_SYN
         ("hole", np.int64),  # bytes below `end` that were not seen
     ]
 )
 _CELL = np.dtype([(name, np.int64) for name in ("way", "bin", "packets", "wire", "unique", "acked")])
-_HAS_CELL, _HAS_END, _HAS_ACK, _ACKED, _HAS_FIN = 1, 2, 4, 8, 16
+_HAS_CELL, _HAS_END, _HAS_ACK, _ACKED, _HAS_FIN, _HAS_SYN = 1, 2, 4, 8, 16, 32
 _BATCH = 1 << 18  # packets per kernel call: bounds the memory for new cells
 
 
@@ -139,21 +139,27 @@ def _collect(
             if not state.seen & _HAS_ACK:  # acknowledged bytes are counted from the first byte seen
                 state.seen |= _HAS_ACK
                 state.ack = begin & 0xFFFFFFFF
+        if flags & SYN:
+            state.seen |= _HAS_SYN
         if flags & FIN:
             state.seen |= _HAS_FIN
             state.fin = end & 0xFFFFFFFF
         if flags & (ACK | RST) == ACK:
             other = states[way ^ np.uint64(1)]
             a = np.int64(ack[i])
+            if other.seen & _HAS_END and is_foreign(a, np.int64(other.end)):
+                continue
             if not other.seen & _HAS_ACK:
                 other.seen |= _HAS_ACK | _ACKED
                 other.ack = a
             else:
                 advance = ahead(a, np.int64(other.ack))
-                if advance > 0x40000000 or (advance < 0 and not other.seen & _ACKED):
+                if advance > 0x40000000 or (advance < 0 and not other.seen & (_ACKED | _HAS_SYN)):
                     # more than the largest window, or for data from before the first byte seen: count from here
+                    other.seen |= _ACKED
                     other.ack = a
-                elif advance > 0:
+                elif advance >= 0:
+                    other.seen |= _ACKED
                     other.ack = a
                     if other.seen & _HAS_FIN and ahead(a, np.int64(other.fin)) > 0:
                         other.seen &= ~_HAS_FIN
@@ -172,7 +178,6 @@ def _collect(
                             n_cells += np.uint64(1)
                             _open(other, at)
                         other.acked += advance
-                other.seen |= _ACKED
     return n_cells, n_touched
 
 
