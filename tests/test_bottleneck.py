@@ -94,6 +94,34 @@ def test_simulated_links(cca, rate):
     assert two is not None
 
 
+def test_a_queue_of_traffic_that_the_tap_does_not_see():
+    """An application writes 5 Mbit/s through a link of 100 Mbit/s, which others fill: not a link of 5 Mbit/s."""
+    others = [cct.Flow("cubic", rtt_ms=rtt, start_s=4, stop_s=20) for rtt in (15, 20, 31, 40)]
+    scenario = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=100, buffer_packets=500),
+        flows=[cct.Flow("cubic", rtt_ms=20, rate_mbps=5), *others],
+        duration_s=24,
+    )
+    seen = cct.simulate(scenario, record=True).ingress
+    summary = summarise(seen.rows(seen.columns["flow_id"] == 0))
+    assert len(summary.standing_queue) and not len(summary.idle)
+    assert find_bottleneck(summary) is None
+
+
+def test_a_path_that_becomes_longer_is_no_queue(tmp_path):
+    """A window of 64 kB: after 5 s each round trip takes three times as long, and nothing waits anywhere."""
+    link = cct.Bottleneck(rate_mbps=100, buffer_packets=500)
+    flow = cct.Flow("cubic", rtt_ms=20, max_window=44, access_mbps=27)
+    seen = cct.simulate(cct.Scenario(bottleneck=link, flows=[flow], duration_s=12), record=True).ingress
+    ts_ns = seen.columns["ts_ns"]
+    change_ns = ts_ns[0] + 5 * 10**9
+    columns = {**seen.columns, "ts_ns": np.where(ts_ns < change_ns, ts_ns, 3 * ts_ns - 2 * change_ns)}
+    cct.write_pcap(tmp_path / "longer.pcap", columns, seen.keys)
+    summary = summarise(tmp_path / "longer.pcap")
+    assert len(summary.standing_queue) and not len(summary.idle)
+    assert find_bottleneck(summary) is None
+
+
 def test_traffic_beside_keeps_it_silent():
     """A single flow out of two says nothing of the link that both use."""
     cap = cct.read_capture(path("reno", "ingress"))

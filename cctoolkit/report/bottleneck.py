@@ -26,6 +26,9 @@ WINDOWS = 6
 MOST_INTERVALS = 1 << 22  # more: months, or a clock that was set
 #: The interquartile range of the windows' rates, as a share of their median, above which the rate is not one rate.
 SPREAD = 0.05
+#: With one tap, the queue is other traffic's if the rates at which packets leave, by the growth of the queue, spread more
+#: than this, and twice as much as those at which they arrive: what arrives does not make it grow.
+NOISE = 0.015
 #: Traffic of other flows than those followed, as a share of theirs.
 BESIDE = 0.05
 #: With two taps: if this many bytes remain queued after a slot, the link was busy throughout it.
@@ -87,7 +90,8 @@ def find_bottleneck(summary: Summary) -> Bottleneck | None:
     -------
     Bottleneck or None
         None if the capture does not show them: too little time with packets waiting, a rate that varies, traffic
-        missing from the capture, or a tap after the queue.
+        missing from the capture, a tap after the queue, or (with one tap) waits that do not grow with what arrives, or
+        a higher rate at other times without any.
 
     Notes
     -----
@@ -116,10 +120,14 @@ def find_bottleneck(summary: Summary) -> Bottleneck | None:
 def _judge(rates: list[float], buffer_ns: int, flow_id: int, taps: int) -> Bottleneck | None:
     if len(rates) < WINDOWS:
         return None
+    middle, spread = _middle(rates)
+    return Bottleneck(middle, buffer_ns, flow_id, len(rates), spread, taps) if spread <= SPREAD else None
+
+
+def _middle(rates: list[float]) -> tuple[float, float]:
+    """The median, and the interquartile range as a share of it."""
     low, middle, high = np.percentile(rates, [25, 50, 75])
-    if not middle > 0 or (spread := float(high - low) / float(middle)) > SPREAD:
-        return None
-    return Bottleneck(float(middle), buffer_ns, flow_id, len(rates), spread, taps)
+    return float(middle), float(high - low) / float(middle) if middle > 0 else np.inf
 
 
 def _from_two_taps(s: Summary, taps: TwoTaps) -> Bottleneck | None:
@@ -209,13 +217,26 @@ def _from_one_tap(s: Summary) -> Bottleneck | None:
     border = np.arange(intervals + 1) * width_s
     wait_s, minimum_s = (np.interp(border, arrived, of.to_numpy()) for of in (mean, minimum))
     busy = (minimum_s > QUEUE_TARGET_NS / 1e9) & (border >= arrived[0]) & (border <= arrived[-1])
-    rates = []
-    for window in _windows(busy[:-1] & busy[1:], max(round(WINDOW_S / width_s), 1)):
-        first, after = window[0], window[-1] + 1
-        lasts_s = border[after] - border[first] + wait_s[after] - wait_s[first]
-        if lasts_s > 0:
-            rates.append(along[window].sum() / lasts_s)
-    return _judge(rates, round(float(minimum.max()) * 1e9), int(worst["flow_id"]), 1)
+    length = max(round(WINDOW_S / width_s), 1)
+
+    def of_windows(which: np.ndarray) -> tuple[list[float], list[float]]:
+        """Rates at which packets arrive, and at which they leave."""
+        arrive, leave = [], []
+        for window in _windows(which, length):
+            first, after = window[0], window[-1] + 1
+            grows_s = wait_s[after] - wait_s[first]
+            if grows_s > -length * width_s:
+                arrive.append(along[window].sum() / (length * width_s))
+                leave.append(along[window].sum() / (length * width_s + grows_s))
+        return arrive, leave
+
+    arrive, rates = of_windows(busy[:-1] & busy[1:])
+    found = _judge(rates, round(float(minimum.max()) * 1e9), int(worst["flow_id"]), 1)
+    if found is None or found.spread > max(NOISE, 2 * _middle(arrive)[1]):
+        return None
+    known = (border >= arrived[0]) & (border <= arrived[-1])
+    _, without = of_windows(~busy[:-1] & ~busy[1:] & known[:-1] & known[1:])
+    return found if max(without, default=0) <= (1 + SPREAD) * found.rate else None
 
 
 def _wait(s: Summary, flow_id: int, direction: int, base_ns: float, width_s: float) -> pd.DataFrame:
