@@ -261,7 +261,9 @@ def flight_marks(
         elif p["direction"] == direction and p["tcp_flags"] & SYN and not has_data:
             end = (p["seq"] + 1) % 2**32
         if p["direction"] != direction and p["tcp_flags"] & ACK and not p["tcp_flags"] & RST:
-            if end is not None and (ahead(p["ack"], end) > 2**20 or (not has_data and ahead(p["ack"], end) < 0)):
+            if end is not None and (
+                ahead(p["ack"], end) > 2**20 or (not has_data and ahead(p["ack"], end) < 0)
+            ):
                 continue  # of another connection
             reference = acked if acked is not None else end if end is not None else p["ack"]
             value = reference + ahead(p["ack"], reference)

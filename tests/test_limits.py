@@ -202,7 +202,9 @@ def test_keep_alives_and_window_probes_are_no_retransmissions(probe_bytes):
             end += came
         elif slot % 100 == 50 and probe_bytes:
             came, seq = 1, end - 1
-        table.append((0, slot, came, seq if seq >= 0 else math.nan, 2896 if slot % 40 < 20 and came > 1 else 0))
+        table.append(
+            (0, slot, came, seq if seq >= 0 else math.nan, 2896 if slot % 40 < 20 and came > 1 else 0)
+        )
     slots = pd.DataFrame(table, columns=["flow_id", "slot", "in_bytes", "in_seq", "bytes_in_flight"])
     slots.attrs["slot_ms"] = 1.0
     (row,) = cct.flow_limits(slots).to_dict("records")

@@ -119,7 +119,9 @@ def test_goodput_counts_neither_syn_nor_fin_nor_a_fin_it_did_not_see():
 
 def test_an_ack_from_nowhere_delivers_nothing():
     """An ACK cannot advance by more than the largest window, 2**30 bytes, nor far beyond what was sent."""
-    acks = [{"ts_ns": k, "direction": 1, "ack": ack} for k, ack in enumerate((0, 10, 2**30 + 11, 2**30 + 13), 1)]
+    acks = [
+        {"ts_ns": k, "direction": 1, "ack": ack} for k, ack in enumerate((0, 10, 2**30 + 11, 2**30 + 13), 1)
+    ]
     assert metrics.goodput(packets(acks)).goodput_bytes.sum() == 10 + 2
     assert metrics.goodput(packets([{"ts_ns": 0, "payload_bytes": 10}, *acks])).goodput_bytes.sum() == 10
 
@@ -387,6 +389,18 @@ def test_delay_of_datagrams_only_where_it_is_certain():
     assert loss.to_dict("records") == [
         {"flow_id": 0, "direction": 0, "packets_in": 3, "packets_lost": 1, "loss_ratio": 1 / 3}
     ]
+
+
+def test_datagrams_of_captures_that_do_not_begin_or_end_together():
+    """Nothing is lost on 10 ms of path: of a tap that began a second late nothing is said; one that ended may be."""
+    came = packets([(ms, 0, 100) for ms in range(0, 4000, 2)], tcp_flags=0)
+    left = packets([(ms + 10, 0, 100) for ms in range(0, 4000, 2)], tcp_flags=0)
+    late = {n: c[500:] for n, c in left.items()}
+    assert metrics.queue_loss(came, late).empty
+    first_half = {n: c[:1000] for n, c in came.items()}
+    assert metrics.queue_loss(first_half, left).packets_lost.tolist() == [0]
+    some = np.arange(2000) % 20 != 7
+    assert metrics.queue_loss(first_half, {n: c[some] for n, c in left.items()}).packets_lost.tolist() == [50]
 
 
 def test_delay_and_loss_of_captures_with_other_flow_numbers():

@@ -79,8 +79,8 @@ PROBING_RATE = 0.1
 #: Where a queue comes and goes (in this share of the round trips), it is the flow's own if its rate makes it grow:
 #: with this correlation, or a higher one where the rate varies less.
 OWN_QUEUE, OWN_QUEUE_PROBING, QUEUE_AT_TIMES = 0.5, 0.2, 0.2
-#: Retransmissions after which the tap may count as behind the bottleneck, if fewer bytes passed it twice than they have,
-#: counting at most these for each: less than the default segment (RFC 9293, section 3.7.1), and than the flow's own.
+#: Retransmissions after which the tap may count as behind the bottleneck, if fewer bytes passed it twice than they
+#: have, counting at most these for each: less than the default segment (RFC 9293, section 3.7.1), and than the flow's.
 _RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
 #: A segment that fills a hole sooner is not a retransmission, for which the sender waits a round trip: the network has
 #: changed the order. The share is of the mean RTT; without acknowledgements, it is a number of slots.
@@ -408,8 +408,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
           before to the one after.
         - ``loss_share``: share of the round trips with retransmissions or holes.
         - ``mark_share``: share of the round trips in which acknowledgements report marks (ECN).
-        - ``resends``: slots that begin with a retransmission (not with a segment that is late by less than half the RTT,
-          nor with a keep-alive or a window probe).
+        - ``resends``: slots that begin with a retransmission (not with a segment that is late by less than half the
+          RTT, nor with a keep-alive or a window probe).
         - ``resend_bytes``: bytes that these slots retransmit, at most 400 of each (or 0.75 of the flow's segment).
         - ``resent_bytes``: bytes that passed more than once.
         - ``ce_packets``, ``ecn_echoes``: packets that were already marked at the tap, and changes of the
@@ -431,8 +431,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     -----
     In this order:
 
-    - *behind*: there are retransmissions, but most of their bytes pass only once, so the losses happened before the tap; or
-      most of the marks that acknowledgements report were set before the tap.
+    - *behind*: there are retransmissions, but most of their bytes pass only once, so the losses happened before the
+      tap; or most of the marks that acknowledgements report were set before the tap.
     - *application*: the sender is idle, with nothing in flight.
     - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses or marks that explain it.
       An application that writes at a fixed rate, an access link and a receiver's window look alike from here.

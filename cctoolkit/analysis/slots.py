@@ -173,9 +173,9 @@ def _take_end(state, end):
 @inlined
 def _acknowledged(state, ack, is_sampled):
     """The highest acknowledgement so far, including this one, counted as in ``_STATE``."""
-    if state.end != 0 and not is_sampled:
-        if is_foreign(ack, state.end) or (state.payload == 0 and ahead(ack, state.end) < 0):
-            return state.acked
+    is_known = state.end != 0 and not is_sampled
+    if is_known and (is_foreign(ack, state.end) or (state.payload == 0 and ahead(ack, state.end) < 0)):
+        return state.acked
     if state.acked == 0:
         base = state.end if state.end != 0 else ack + _WRAP
         return base + ahead(ack, base)

@@ -26,8 +26,8 @@ WINDOWS = 6
 MOST_INTERVALS = 1 << 22  # more: months, or a clock that was set
 #: The interquartile range of the windows' rates, as a share of their median, above which the rate is not one rate.
 SPREAD = 0.05
-#: With one tap, the queue is other traffic's if the rates at which packets leave, by the growth of the queue, spread more
-#: than this, and twice as much as those at which they arrive: what arrives does not make it grow.
+#: With one tap, the queue is other traffic's if the rates at which packets leave, by the growth of the queue, spread
+#: more than this, and twice as much as those at which they arrive: what arrives does not make it grow.
 NOISE = 0.015
 #: Traffic of other flows than those followed, as a share of theirs.
 BESIDE = 0.05

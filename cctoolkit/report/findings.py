@@ -33,6 +33,7 @@ ENOUGH_SAMPLES = 20  # with fewer a percentile means nothing
 RETRANSMISSIONS = 0.001
 MUCH_LOST = 0.01  # of the segments or packets: TCP's throughput suffers well before
 FEW_LOST = 10  # fewer say little of a rate
+_MOST_KNOWN = 0.9  # share of the packets whose fate is known, for a statement about all
 A_RATE = 100  # segments; of fewer no percentage is given
 ONE_DIRECTION = 0.05
 UNFAIR = 0.8
@@ -383,7 +384,10 @@ def _two_taps(s: Summary) -> Finding | None:
     since_s = (delays["ts_ns"] - s.totals["first_ts_ns"]) / 1e9
     values = _over_time(s, since_s, delays["delay_ns"].to_numpy(float), "max")
     severity = _severity_of_loss(lost, known)
-    text = f"{format_percent(lost / known)} of the top flows' packets never reach the second tap"
+    packets = "the top flows' packets"
+    if known < _MOST_KNOWN * len(fate):
+        packets = f"the {known:,} of {len(fate):,} packets of the top flows whose fate is known"
+    text = f"{format_percent(lost / known)} of {packets} never reach the second tap"
     if len(took):
         middle, high = (format_time_ns(float(took.quantile(q))) for q in (0.5, 0.95))
         text += f"; the others take {middle} from tap to tap (median; 95th percentile {high})"

@@ -17,6 +17,9 @@ from ..taps import FATE, LOST, UNKNOWN, PacketMatcher, TapPair
 
 __all__ = ["QueueDelay", "queue_delay", "queue_loss", "rtt_split"]
 
+#: A queue may hold packets for this long, though nothing says so.
+_LIKELY_WAIT_NS = 250_000_000
+
 
 @kernel
 def _match_by_order(came_in, went_out, max_delay_ns, crosses):
@@ -216,12 +219,15 @@ class QueueDelay:
         others_in, others_out = self._others()
         crosses = self._matcher.crosses
         segments = [part[crosses[part["way"]]] for part in self._matcher.fates()]
-        # What waits at most: datagrams are only counted, so both captures must begin, and end, at about the same time.
-        wait_ns = (
-            max((int(part["delay_ns"].max(initial=0)) for part in segments), default=0) or self._max_delay_ns
-        )
         pair = self._pair
-        if pair.egress_start_ns - pair.ingress_start_ns > wait_ns:
+        # How long packets wait at most: datagrams are only counted, so what left must be what had come. Without
+        # segments that tell, the captures begin or end at the same time, and what they differ by is the wait.
+        wait_ns = max((int(part["delay_ns"].max(initial=0)) for part in segments), default=0)
+        if not wait_ns:
+            later = pair.egress_start_ns - pair.ingress_start_ns, pair.egress_end_ns - pair.ingress_end_ns
+            likely = [ns for ns in later if 0 <= ns <= _LIKELY_WAIT_NS]
+            wait_ns = max(likely) if likely else min([self._max_delay_ns, *(ns for ns in later if ns > 0)])
+        if pair.egress_start_ns - pair.ingress_start_ns > max(wait_ns, _LIKELY_WAIT_NS):
             others_in = others_in[:0]
         others_in = others_in[others_in["ts_ns"] <= pair.egress_end_ns]
         others_out = others_out[others_out["ts_ns"] <= pair.ingress_end_ns + wait_ns]
@@ -327,7 +333,9 @@ def queue_loss(
         ``flow_id`` (the ingress tap's), ``direction``, ``packets_in``, ``packets_lost``, ``loss_ratio`` (lost over
         in), for the flows and directions that cross the queue, while both taps record. Packets other than TCP segments
         are counted, not matched: losses are those that came in minus those that left, including any still in the queue
-        at the end; they are left out where the egress capture begins later than packets wait.
+        at the end; they are left out where the egress capture begins later than packets wait (and than a quarter of a
+        second). How long they wait, TCP
+        segments say; without any, the times by which the egress capture begins and ends later, if that is likely.
 
     See Also
     --------
