@@ -229,14 +229,20 @@ def filled(packets: list[dict[str, int]], span: range, fill: str) -> dict[int, i
 def ecn_echoes(tap: list[dict[str, int]], flow: int, direction: int, slot_ns: int) -> list[int]:
     """Slots of the acknowledgements of data whose ECN flags differ from those of the one before."""
     of_flow = [p for p in tap if p["flow_id"] == flow and p["tcp_flags"]]
-    data = [i for i, p in enumerate(of_flow) if p["direction"] == direction and p["payload_bytes"]]
-    acks = [
-        p
-        for p in of_flow[data[0] if data else len(of_flow) :]
-        if p["direction"] != direction and p["tcp_flags"] & (SYN | RST | ACK) == ACK
-    ]
-    pairs = itertools.pairwise(acks)
-    return [b["ts_ns"] // slot_ns for a, b in pairs if (a["tcp_flags"] ^ b["tcp_flags"]) & (ECE | CWR | AE)]
+    slots: list[int] = []
+    has_data, last = False, None
+    reports = ECE
+    for p in of_flow:
+        flags = p["tcp_flags"]
+        if flags & (SYN | RST | ACK) == SYN | ACK:  # RFC 9768, table 2, by AE, CWR, ECE
+            accurate = flags & (AE | CWR | ECE) in (CWR, CWR | ECE, AE, AE | CWR)
+            reports = AE | CWR | ECE if accurate else ECE
+        has_data |= p["direction"] == direction and p["payload_bytes"] > 0
+        if has_data and p["direction"] != direction and flags & (SYN | RST | ACK) == ACK:
+            if last is not None and flags & reports != last:
+                slots.append(p["ts_ns"] // slot_ns)
+            last = flags & reports
+    return slots
 
 
 def flight_marks(

@@ -43,6 +43,7 @@ _STATE = np.dtype(
         ("ce_packets", np.int64),
         ("ecn_echoes", np.int64),
         ("ecn_flags", np.int64),  # of the last acknowledgement, + 1; 0: none
+        ("ecn_mask", np.int64),  # those that report marks; 0: not negotiated in sight, as in classic ECN
         ("open", np.int64),
     ]
 )
@@ -66,7 +67,10 @@ _NONE = -(2**63)
 _WRAP = 2**32
 _CE = 3  # congestion experienced (RFC 3168, section 5)
 _SYN, _RST, _ACK = 2, 4, 16
-_ECN_FLAGS = 64 | 128 | 256  # ECE, CWR, AE
+#: Flags in which acknowledgements report marks: ECE (RFC 3168, RFC 8257); of accurate ECN, AE, CWR and ECE are a counter
+#: (RFC 9768, section 3.2.2), and in a SYN/ACK say that it is spoken (section 3.1.1: not ECE alone, nor all).
+_ECE, _ACE = 64, 64 | 128 | 256
+_ACE_SPOKEN = (0, 0, 1, 1, 1, 0, 1, 0)
 _BATCH = 1 << 18  # packets per kernel call: bounds the room for new cells
 
 
@@ -268,8 +272,13 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
                 state.end = ((np.int64(seq[i]) + 1) & 0xFFFFFFFF) + _WRAP
         if with_acks and flags & (_ACK | _RST) == _ACK:
             state = states[way ^ np.uint64(1)]
-            if state.payload != 0 and flags & _SYN == 0:  # those of the handshake negotiate
-                ecn_flags = np.int64(flags & _ECN_FLAGS) + 1
+            if flags & _SYN:
+                mask = _ACE if _ACE_SPOKEN[(flags & _ACE) >> 6] else _ECE
+                state.ecn_mask = mask
+                states[way].ecn_mask = mask
+            elif state.payload != 0:  # those of the handshake negotiate
+                ecn_flags = np.int64(flags) & (state.ecn_mask if state.ecn_mask != 0 else _ECE)
+                ecn_flags += 1
                 if ecn_flags != state.ecn_flags:
                     if state.ecn_flags != 0:
                         n_cells += _move_to(state, slot, way ^ np.uint64(1), cells[n_cells])
@@ -876,9 +885,9 @@ def compute_slots(
         - ``bytes_in_flight``: highest sequence number sent minus highest acknowledged at the end of the slot, from the
           ingress tap; null before both directions have been seen there, and with sampling. SACKed bytes count as in
           flight.
-        - ``ecn_echoes``: how often the ECN flags (ECE, CWR, AE) of the acknowledgements changed: where ECE begins and
-          ends with classic ECN (RFC 3168), each time the counter of marks moved with accurate ECN (RFC 9768). Null
-          where ``bytes_in_flight`` is.
+        - ``ecn_echoes``: how often the flags in which acknowledgements report marks changed: where ECE begins and ends
+          with classic ECN (RFC 3168); each time the counter of marks in AE, CWR and ECE moved, if the SYN/ACK shows
+          accurate ECN (RFC 9768). Null where ``bytes_in_flight`` is.
 
     Raises
     ------
