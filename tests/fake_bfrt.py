@@ -180,12 +180,16 @@ class Device:
         tm = f"{self.family}.tm"
         cell = 80 if self.family == "tf1" else 176
         self.defaults[f"{tm}.cfg"] = (None, {"cell_size_bytes": cell, "total_cells": 277_000})
+        # the drivers' default: a port's share of its group's queues, which the numbers in a program repeat
+        count, numbers = (8, 32) if self.family == "tf1" else (16, 128)
         for port in (0, 1, 132):  # two ports of one group, the second with its queues behind the first's
             key = frozen({"dev_port": {"value": port}})
-            queues = list(range(8)) if port != 1 else [8, 9, 9, 9, 12, 13, 14, 15]
+            queues = list(range(count))
+            if port == 1:
+                queues = [count, *[count + 1] * 3, *range(count + 4, 2 * count)]
             self.entries[f"{tm}.port.cfg"][key] = (
                 None,
-                {"pg_id": 3, "port_queues_count": 8, "egress_qid_queues": queues},
+                {"pg_id": 3, "port_queues_count": count, "egress_qid_queues": queues * (numbers // count)},
             )
 
     def _fixed(self, name: str) -> bool:

@@ -363,6 +363,21 @@ def test_which_arithmetic():
         (lambda: control_plane.parse_links(["1:50"]), "--link"),
         (lambda: control_plane.parse_links(["600:50:24"]), "port 600 must be"),
         (lambda: control_plane.parse_aggregates(["10.0.0.0/24=x"]), "--aggregate"),
+        # not the form is wrong, but a value
+        (lambda: control_plane.parse_links(["1:20:0"]), "^--link: '1:20:0': link 1: buffer_packets: 0 must"),
+        (lambda: control_plane.parse_links(["1:-5:24"]), "^--link: '1:-5:24': link 1: rate_mbps"),
+        (
+            lambda: control_plane.parse_links(["1:20:24"], gamma_packets=-1.0),
+            "^--link: '1:20:24': .*gamma_packets",
+        ),
+        (
+            lambda: control_plane.parse_aggregates(["10.0.0.1/24=10"]),
+            "^--aggregate: '10.0.0.1/24=10': .*host bits",
+        ),
+        (
+            lambda: control_plane.parse_aggregates(["10.0.0.0/24=-3"]),
+            "^--aggregate: '10.0.0.0/24=-3': .*kbps",
+        ),
     ],
 )
 def test_what_cannot_be(make, match):

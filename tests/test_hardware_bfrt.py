@@ -19,10 +19,13 @@ from hardware.common import bfrt
 from hardware.common.bfrt import BfrtSwitch
 from hardware.common.command import SwitchArgs, connect, main_loop
 from hardware.common.switch import Exact, Lpm, Range, SwitchError, SwitchGoneError, Ternary
+from hardware.common.wires import set_wires
 
 ROOT = Path(__file__).parents[1]
 SEND = {"SwitchIngress.send": {"port": 9}, "SwitchIngress.mark": {"port": 9, "ce": "bool"}, "NoAction": {}}
 PORT_KEY = ("ig_intr_md.ingress_port", "Exact", 9)
+#: Of a port, by family.
+QUEUES = {"tf1": 8, "tf2": 16}
 PROGRAM = [
     table("pipe.SwitchIngress.wire", 1, keys=[PORT_KEY], actions=SEND, size=4),
     table(
@@ -255,6 +258,30 @@ def test_a_register_of_each_pipe(server: Server, device: Device) -> None:
         switch.read_register("marks", 0, 1)
 
 
+def test_the_pipe_is_that_of_the_ports(server: Server, device: Device) -> None:
+    for pipe in (0, 1):
+        fill(device, "pipe.SwitchEgress.marks", "SwitchEgress.marks.f1", [10 + pipe], pipe)
+
+    def read(pipe: int | None, *ports: int) -> int:
+        with BfrtSwitch("127.0.0.1", server.port, program="codel", pipe=pipe) as switch:
+            switch.use_ports(ports)
+            switch.reconnect()  # which forgets nothing about the pipe
+            return int(switch.read_register("marks", 0, 1)[0])
+
+    assert [read(None), read(None, 0, 127), read(None, 132, 140)] == [10, 10, 11]
+    assert [read(0, 132, 140), read(1, 5), read(1, 5, 132)] == [10, 11, 11]  # a given one stays
+    with pytest.raises(SwitchError, match=r"^ports 5 and 132 are in different pipes, .* with --pipe$"):
+        read(None, 132, 140, 5, 9)
+
+
+def test_wires_name_the_ports(switch: BfrtSwitch, device: Device) -> None:
+    with pytest.raises(SwitchError, match="ports 3 and 132 are in different pipes"):
+        set_wires(switch, {132: 3})
+    assert not device.log
+    set_wires(switch, {})
+    assert switch.pipe == 0
+
+
 def test_what_is_read_is_the_chip_s_not_the_driver_s_copy(switch: BfrtSwitch, device: Device) -> None:
     for round_ in (1, 2):
         fill(device, "pipe.SwitchEgress.marks", "SwitchEgress.marks.f1", [round_] * 500, 0)
@@ -386,12 +413,13 @@ def test_a_port_is_shaped(switch: BfrtSwitch, device: Device) -> None:
     assert device.entries[f"{tm}.port.sched_cfg"] == {port: (None, {"max_rate_enable": True})}
     # 1514 bytes are 19 cells of 80, or 9 of 176; queues 1, 2 and 3 of the port are one
     cells = 50 * {"tf1": 19, "tf2": 9}[device.family]
+    count = QUEUES[device.family]
     assert device.entries[f"{tm}.queue.buffer"] == {
         (0, frozen({"pg_id": {"value": 3}, "pg_queue": {"value": q}})): (
             "buffer_only",
             {"guaranteed_cells": cells, "tail_drop_enable": True},
         )
-        for q in (8, 9, 12, 13, 14, 15)
+        for q in (count, count + 1, *range(count + 4, 2 * count))
     }
 
 
@@ -408,26 +436,39 @@ def test_shaping_keeps_what_else_is_set_and_may_leave_the_buffer(switch: BfrtSwi
     assert not device.entries[f"{tm}.queue.buffer"]
     switch.shape(132, 40_000)
     assert device.entries[f"{tm}.port.sched_shaping"][port][1]["max_burst_size"] == 50_000
+    device.log.clear()
     for rate in (0, -1, float("inf"), float("nan")):
         with pytest.raises(SwitchError, match="the rate must be positive"):
             switch.shape(132, rate)
+    for buffer_packets in (0, -1):
+        with pytest.raises(SwitchError, match="port 132: the buffer must have room for at least 1 packet"):
+            switch.shape(132, 10, buffer_packets=buffer_packets)
+    assert not device.log
 
 
 def test_weights_of_queues_are_set_in_the_port_s_pipe(switch: BfrtSwitch, device: Device) -> None:
     switch.weight(132, 3, 100)
     switch.weight(1, 2, 1023)
-    key = {q: frozen({"pg_id": {"value": 3}, "pg_queue": {"value": q}}) for q in (3, 9)}
+    count = QUEUES[device.family]
+    key = {q: frozen({"pg_id": {"value": 3}, "pg_queue": {"value": q}}) for q in (3, count + 1)}
     assert device.entries[f"{device.family}.tm.queue.sched_cfg"] == {
         (1, key[3]): (None, {"dwrr_weight": 100}),
-        (0, key[9]): (None, {"dwrr_weight": 1023}),
+        (0, key[count + 1]): (None, {"dwrr_weight": 1023}),
     }
     for port, queue, weight, says in (
-        (1, 8, 5, "port 1: has 8 queues; 8 is out of range"),
+        (1, count, 5, f"port 1: has {count} queues; {count} is out of range"),
         (1, 0, 1024, "must be 0 to 1023"),
         (77, 0, 1, "port 77: .*Get failed"),
     ):
         with pytest.raises(SwitchError, match=says):
             switch.weight(port, queue, weight)
+
+
+def test_a_port_has_a_share_of_its_group_s_queues(switch: BfrtSwitch, device: Device) -> None:
+    """Its table lists more queue numbers than that, which stand for the same queues."""
+    assert [switch.queue_count(port) for port in (0, 1, 132)] == [QUEUES[device.family]] * 3
+    with pytest.raises(SwitchError, match=r"port 77: .*Get failed"):
+        switch.queue_count(77)
 
 
 def test_mirror_sessions_are_made_and_changed(switch: BfrtSwitch, device: Device) -> None:

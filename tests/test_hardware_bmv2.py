@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from switch_bench import TestInput, running, skip_without_bmv2
@@ -218,6 +219,39 @@ class Silent(Bmv2Switch):
     def _call(self, name, *args, service="standard", what=""):
         assert name == "bm_learning_ack_buffer"
         self.acknowledged.append(args[2])
+
+
+class Shaped(Bmv2Switch):
+    """A switch that is only asked to shape."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def _call(self, name, *args, service="standard", what=""):
+        self.calls.append((name, *args))
+
+
+def test_a_port_is_shaped_in_packets() -> None:
+    switch = Shaped()
+    switch.shape(1, 10, frame_bytes=1250, buffer_packets=1)
+    assert switch.calls == [("set_egress_queue_rate", 1, 1000), ("set_egress_queue_depth", 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("rate_mbps", "options", "says"),
+    [
+        *((rate, {}, "port 1: the rate must be positive") for rate in (-5, 0, float("inf"), float("nan"))),
+        *((10, {"buffer_packets": n}, "port 1: the buffer must have room") for n in (-1, 0)),
+        (10, {"frame_bytes": 0}, "port 1: a frame must have at least 1 byte"),
+        *((rate, {}, "port 1: the rate is too large") for rate in (1e20, 1e308)),
+        (10, {"buffer_packets": 1 << 31}, "port 1: the buffer is too large"),
+    ],
+)
+def test_a_port_that_cannot_be_shaped(rate_mbps: float, options: dict[str, int], says: str) -> None:
+    switch = Shaped()
+    with pytest.raises(SwitchError, match=says):
+        switch.shape(1, rate_mbps, **options)  # type: ignore[arg-type]
+    assert switch.calls == []
 
 
 @pytest.mark.slow

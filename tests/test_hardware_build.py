@@ -250,3 +250,9 @@ def _stage(number: int) -> dict[str, object]:
         "vliw": {"instructions": [], "size": 32},
         "logical_tables": {"ids": [{"id": 0, "table_name": "t"}], "size": 16},
     }
+
+
+def test_the_sde_gets_the_same_options() -> None:
+    """The README's command for the SDE, which builds for both chips."""
+    readme = (Path(build.__file__).parent / "README.md").read_text(encoding="utf-8")
+    assert f"-DP4FLAGS={' '.join(build._TOFINO_FLAGS['tofino2'])} " in readme

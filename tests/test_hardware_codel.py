@@ -12,9 +12,11 @@ import time
 from itertools import pairwise
 from typing import ClassVar
 
+import fake_bfrt
 import numba
 import numpy as np
 import pytest
+from fake_bfrt import Device, table
 from hypothesis import example, given, settings, strategies as st
 from one_queue import Compiled, packet
 from switch_bench import TARGETS, Answer, TestInput, running, running_on
@@ -25,6 +27,7 @@ from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario
 from cctoolkit.sim.simulation import Simulation
 from hardware import build
+from hardware.common.bfrt import BfrtSwitch
 from hardware.common.switch import Switch, SwitchError
 from hardware.common.tofino_model import HARNESSES
 from hardware.constants import Constant
@@ -273,8 +276,8 @@ def test_the_wrap_is_not_seen(ahead_ms):
 class FakeSwitch(Switch):
     """Remembers what it is asked."""
 
-    def __init__(self, target="tofino"):
-        self.target = target
+    def __init__(self, target="tofino", queues=32):
+        self.target, self.queues = target, queues
         self.tables = {"wire": {}, "queues": {}}
         self.shaped, self.weights = {}, {}
         self.registers = {
@@ -301,6 +304,9 @@ class FakeSwitch(Switch):
 
     def shape(self, port, rate_mbps, *, frame_bytes=1514, buffer_packets=None):
         self.shaped[port] = (rate_mbps, frame_bytes, buffer_packets)
+
+    def queue_count(self, port):
+        return self.queues
 
     def weight(self, port, queue, weight):
         assert self.target != "bmv2"  # it has none
@@ -340,10 +346,32 @@ def test_set_up_of_one_queue_leaves_the_rest_alone():
     ("target", "queues"), [("tofino", 0), ("tofino", 3), ("tofino2", 64), ("bmv2", 16), ("bmv2", -1)]
 )
 def test_set_up_refuses(target, queues):
-    switch = FakeSwitch(target)
+    switch = FakeSwitch(target, queues=8)
     with pytest.raises(ParameterError, match="queues"):
         control_plane.set_up(switch, {0: 1}, queues=queues)
     assert switch.tables["wire"] == {}  # nothing half done
+
+
+@pytest.mark.parametrize(("family", "most"), [("tf1", 8), ("tf2", 16)])
+def test_no_more_queues_than_the_port_of_a_tofino_has(family, most):
+    """Its traffic manager lists 32 or 128 numbers for them."""
+    port = ("port", "Exact", 9)
+    tables = [
+        table("pipe.I.wire", 1, keys=[port], actions={"I.send": {"port": 9}}),
+        table("pipe.I.queues", 2, keys=[port], actions={"I.spread": {"mask": 5}}),
+    ]
+    device = Device("codel", tables, family=family)
+    weights = device.entries[f"{family}.tm.queue.sched_cfg"]
+    with (
+        fake_bfrt.serving(device) as server,
+        BfrtSwitch("127.0.0.1", server.port, program="codel") as switch,
+    ):
+        says = f"queues: {2 * most} is too many for port 132, which has {most}"
+        with pytest.raises(ParameterError, match=says):
+            control_plane.set_up(switch, {132: 132}, queues=2 * most)
+        assert not device.entries["pipe.I.wire"] and not weights
+        control_plane.set_up(switch, {132: 132}, queues=most)
+        assert len(weights) == most
 
 
 def test_queue_states():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -16,7 +17,7 @@ import typer
 
 from cctoolkit.errors import ParameterError
 from hardware.common import bmv2, command
-from hardware.common.command import SwitchArgs, connect, main_loop, run
+from hardware.common.command import SwitchArgs, Work, connect, main_loop, run
 from hardware.common.switch import Switch, SwitchError, SwitchGoneError
 from hardware.common.wires import parse_wires
 
@@ -181,14 +182,16 @@ def test_what_is_no_address(text: str) -> None:
         connect(SwitchArgs("codel", bmv2=text))
 
 
-def control(switch: Switch, target_ms: Annotated[float, typer.Option(help="Delay.")] = 5.0) -> None:
+def control(target_ms: Annotated[float, typer.Option(help="Delay.")] = 5.0) -> Work:
     """Say the target."""
-    print(f"{switch.target} {target_ms:g}")
+    if target_ms <= 0:
+        raise ParameterError(f"target_ms: {target_ms:g} must be above 0")
+    return lambda switch: print(f"{switch.target} {target_ms:g}")
 
 
-def other(switch: Switch) -> None:
+def other() -> Work:
     """Say the other."""
-    print("other")
+    return lambda switch: print("other")
 
 
 def ended(capsys: pytest.CaptureFixture[str], *args: str, commands: Any = (control,)) -> tuple[int, str, str]:
@@ -220,16 +223,54 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert status == 2 and "--bmv2 HOST:PORT" in err
 
 
+def test_wrong_options_are_reported_before_the_switch_is_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "connect", lambda args: pytest.fail("connected"))
+    assert ended(capsys, "--bmv2", "localhost", "--target-ms", "0") == (
+        1,
+        "",
+        "codel: target_ms: 0 must be above 0\n",
+    )
+    for where, option in (("bfrt", "netns"), ("bfrt", "notifications"), ("bmv2", "pipe")):
+        status, _, err = ended(capsys, f"--{where}", "localhost", f"--{option}", "1")
+        assert status == 2 and f"--{option} can only be used with" in err
+
+
+@pytest.mark.parametrize(
+    ("program", "args", "says"),
+    [
+        ("abc", ["--wire", "0-1"], "--wire: '0-1' must be IN:OUT"),
+        ("abc", ["--wire", "0:1", "--link", "1:20"], "--link: '1:20' must be"),
+        ("cbiq", ["--flow", "abc"], "flow: 'abc' is not SRC:PORT-DST:PORT"),
+        ("codel", ["--wire", "0-1"], "--wire: '0-1' must be IN:OUT"),
+        ("dualpi2", ["--wire", "0:1", "--target-ms", "0"], "target_ms"),
+        ("ired", ["--wire", "0:1", "--min-ms", "-1"], "min_ms"),
+        ("pi2", ["--wire", "0:1", "--target-ms", "0"], "target_ms"),
+        ("rtt_monitor", ["--before", "0", "--rate-mbps", "0"], "rate_mbps"),
+    ],
+)
+def test_every_program_checks_its_options_first(
+    program: str, args: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody listens at this port."""
+    module = importlib.import_module(f"hardware.programs.{program}.control")
+    with pytest.raises(SystemExit) as status:
+        run(program, module.control, args=["--bmv2", "127.0.0.1:1", *args])
+    err = capsys.readouterr().err
+    assert status.value.code == 1 and err.startswith(f"{program}: ") and says in err and err.count("\n") == 1
+
+
 PROGRAM = """
 import logging
 from hardware.common import bmv2, command
 from tests_command import Flaky, step
 bmv2.Bmv2Switch = lambda *a, **k: Flaky()
-def control(switch):
+def work(switch):
     print("ready", flush=True)
     command.main_loop(switch, step, 0.01)
     print("steps", switch.calls > 0, flush=True)
-command.run("codel", control)
+command.run("codel", lambda: work)
 """
 
 

@@ -217,8 +217,18 @@ def test_impossible_settings_are_refused(tmp_path: Path, capsys: pytest.CaptureF
     hosts = LAUNCH / "hosts.example.toml"
     scenario = str(LAUNCH / "p4-codel" / "bmv2.toml")
     more = ["-o", str(tmp_path / "out"), "--bfrt", "127.0.0.1:1", "--hosts", str(hosts)]
-    assert switch.main(["codel", scenario, *more, "--ports", "1"]) == 1
-    assert "--ports: '1' must be IN,OUT" in capsys.readouterr().err
+    for ports, says in (
+        ("1", "'1' must be IN,OUT"),
+        ("5,5", "'5,5' must be two different ports from 0 to 511"),
+        ("5,512", "'5,512' must be two different ports from 0 to 511"),
+        ("-1,5", "'-1,5' must be two different ports from 0 to 511"),
+        ("5,132", "5 and 132 are in different pipes"),
+    ):
+        assert switch.main(["codel", scenario, *more, f"--ports={ports}"]) == 1
+        assert f"--ports: {says}" in capsys.readouterr().err
+    swept = str(LAUNCH / "p4-codel" / "udp-scan.toml")
+    assert switch.main(["codel", swept, "-o", str(tmp_path / "out")]) == 1
+    assert "sweep: this runs one scenario, not a sweep over flows.0.rate_mbps" in capsys.readouterr().err
     assert switch.main(["codel", scenario, *more]) == 1
     assert "bottleneck: remove this table" in capsys.readouterr().err
     with pytest.raises(SystemExit):

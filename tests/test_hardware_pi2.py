@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import time
 
+import fake_bfrt
 import numpy as np
 import pytest
+from fake_bfrt import Device, register, table
 from hardware_l4s import MS, UPDATE, WORD, Drawing, FakeSwitch, recorded, recorder, walk
 from one_queue import Compiled, packet
 from switch_bench import TARGETS, TestInput, running, running_on
@@ -16,6 +18,7 @@ from cctoolkit.aqm import DROP_LATE, MARK, PASS
 from cctoolkit.aqm.pi2 import ONE, IntegerPi2, fixed_point
 from cctoolkit.errors import ParameterError
 from cctoolkit.scenario import Bottleneck, Flow, Scenario
+from hardware.common.command import SwitchArgs, connect
 from hardware.common.switch import SwitchGoneError
 from hardware.programs.pi2 import constants as pi2, control as control_plane
 
@@ -94,6 +97,26 @@ def test_port_states():
     assert not switch.registers["signals"]["marked"].any() and not switch.tables["probabilities"]
 
 
+def test_delays_are_read_in_the_pipe_of_the_ports():
+    """Ports 132 and 140 of a Tofino are in pipe 1, whose registers nobody has to ask for."""
+    name = "pipe.Pi2Egress.pi2.last_delay_ns"
+    port = ("port", "Exact", 9)
+    tables = [
+        table("pipe.Pi2Ingress.wire", 1, keys=[port], actions={"Pi2Ingress.send": {"port": 9}}),
+        register(name, 2, {"f1": 32}, pi2.PORTS),
+    ]
+    device = Device("pi2", tables)
+    controller = control_plane.Controller([132, 140])
+    with (
+        fake_bfrt.serving(device) as server,
+        connect(SwitchArgs("pi2", bfrt=f"127.0.0.1:{server.port}")) as switch,
+    ):
+        control_plane.set_up(switch, {132: 140, 140: 132})
+        (cell,) = device.hw[name][140].values()
+        cell[1] = 60 * MS
+        assert [controller.read_delay_ns(switch, p) for p in (132, 140, 140)] == [0, 60 * MS, 0]
+
+
 @pytest.mark.slow
 def test_the_loop_writes_each_step(tmp_path):
     """And goes on, with all set up again, after the switch was away."""
@@ -109,14 +132,14 @@ def test_the_loop_writes_each_step(tmp_path):
 
     switch.read_register = read_register
     out = tmp_path / "steps.csv"
-    control_plane.control(switch, ["0:1"], update_ms=5, duration_s=2.0, output=out)
+    control_plane.control(["0:1"], update_ms=5, duration_s=2.0, output=out)(switch)
     rows = list(csv.DictReader(out.open()))
     assert len(rows) > 10 and {row["port"] for row in rows} == {"1"} and rows[-1]["delay_ns"] == str(40 * MS)
     p = [float(row["probability"]) for row in rows]
     assert p == sorted(p) and p[0] == pytest.approx(0.3125 * 0.02 + 3.125 * 0.04)
     assert [entry[0] for entry in switch.log].count("wire") == 2
     with pytest.raises(ParameterError, match="target_ms"):
-        control_plane.control(switch, ["0:1"], target_ms=0)
+        control_plane.control(["0:1"], target_ms=0)
 
 
 # ---- BMv2 against the model ------------------------------------------------------------------------------------------

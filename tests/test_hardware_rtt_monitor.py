@@ -406,6 +406,34 @@ def test_a_lost_digest_is_requested_again():
     assert switch.registers["owner"][slot].tolist() == (who.flow, 1)
 
 
+@pytest.mark.parametrize("hours", [1, 38, 40, 77])
+def test_times_are_the_switchs_own(hours):
+    """However long it has been up: its clock wraps after 78 h, and the first digest may have any time."""
+    switch, monitor = ready(all_samples=True)
+    who, wrap = who_is(1), 1 << 48
+    start = round(hours * 3600e9)
+    times_ns = [start, start + 10**9, start + 30 * 3600 * 10**9]
+    for now_ns in times_ns:
+        switch.digest(who, 2, now_ns=now_ns % wrap, rtt_ns=5 * MS)
+    monitor.read(switch, 1.0)
+    assert monitor.take_samples().ts_ns.tolist() == times_ns
+    monitor.set_up(switch)  # it may have restarted
+    switch.digest(who, 2, now_ns=7, rtt_ns=5 * MS)
+    monitor.read(switch, 2.0)
+    assert monitor.take_samples().ts_ns.tolist() == [7]
+
+
+def test_taps_name_the_ports_too():
+    """There need not be a wire."""
+    switch = FakeSwitch()
+    used = []
+    switch.use_ports = used.append
+    Monitor([128], [129], rate_mbps=10.0).set_up(switch)
+    assert used[-1] == {128, 129}
+    Monitor([128], rate_mbps=10.0, wires={128: 5}).set_up(switch)
+    assert used[-1] == {128, 5}
+
+
 def test_epochs():
     """The sketch's error bound, e N / width, stays below a tenth of a long flow's bytes."""
     switch, monitor = ready(rate_mbps=1000.0)
@@ -569,6 +597,14 @@ def test_the_command(monkeypatch, capsys, tmp_path):
 def test_the_command_refuses(monkeypatch, capsys, args, word):
     code = run_command(monkeypatch, FakeSwitch(), "--before", "0", "--rate-mbps", "100", *args)
     assert code == 1 and word in capsys.readouterr().err
+
+
+def test_no_packet_of_a_tofino_keeps_another_ones_digest_type():
+    """The compiler clears it for nobody; and tapped packets are measured, although most are dropped."""
+    text = (Path(control.__file__).parent / "tofino.p4").read_text()
+    for action in ("send", "drop"):
+        (body,) = re.findall(rf"action {action}\([^)]*\) {{(.*?)}}", text, re.S)
+        assert "digest_type = 0;" in body, action
 
 
 # ---- BMv2 against the models -----------------------------------------------------------------------------------------

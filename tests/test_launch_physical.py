@@ -123,13 +123,21 @@ def test_dry_run_prints_a_script_for_each_host(script, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("paper", ["rtt-flow-separation", "p4-codel", "p4-abc", "dragonfly", "l4s-ired-pi2"])
-def test_the_papers_files_can_be_launched(script, paper: str) -> None:
-    """But for what iperf3 or Linux cannot do, which is said by name."""
+def test_the_papers_files_can_be_launched(script, tmp_path: Path, paper: str) -> None:
+    """But for what iperf3 or Linux cannot do, which is said by name. Of a sweep this is its first lines' scenario."""
     refused = {}
     for path in sorted((LAUNCH / paper).glob("*.toml")):
-        done = script(path, EXAMPLE)
+        if "[sweep]" in path.read_text():
+            done = script(path, EXAMPLE)
+            assert done.returncode == 1 and f"{path}: sweep: " in done.stderr
+        one = tmp_path / path.name
+        one.write_text(cct.read_scenario(path).to_toml())
+        done = script(one, EXAMPLE)
         if done.returncode:
-            (refused[path.stem],) = [x for x in done.stderr.splitlines() if "is ignored" not in x]
+            notes = ("is ignored", "whole seconds")
+            (refused[path.stem],) = [
+                x for x in done.stderr.splitlines() if not any(note in x for note in notes)
+            ]
     expected = {
         "rtt-flow-separation": {f"test4-{n}": "flows[0].bytes: " for n in (1, 2, 4, 8)},
         "l4s-ired-pi2": dict.fromkeys(
@@ -190,6 +198,92 @@ def test_what_iperf3_cannot_do_is_refused(script, tmp_path: Path, changes: str, 
     (tmp_path / "s.toml").write_text(SCENARIO.split("[[flows]]")[0] + f"[[flows]]\n{changes}\n")
     done = script(tmp_path / "s.toml", tmp_path / "h.toml")
     assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_sweep_is_no_scenario(script, tmp_path: Path) -> None:
+    (tmp_path / "h.toml").write_text(hosts_text("x"))
+    (tmp_path / "s.toml").write_text(
+        SCENARIO + '[sweep]\n"flows.0.cca" = ["reno", "bbr"]\nrepetition = [0, 1]\n'
+    )
+    done = script(tmp_path / "s.toml", tmp_path / "h.toml")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "s.toml: sweep: " in done.stderr and "flows.0.cca, repetition: choose one point" in done.stderr
+    (tmp_path / "s.toml").write_text(SCENARIO + "[sweep]\n")
+    assert script(tmp_path / "s.toml", tmp_path / "h.toml").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds", "note"),
+    [
+        ("start_s = 0.5\nstop_s = 3.5", 3, ""),
+        ("start_s = 0.2\nstop_s = 3.2", 3, ""),  # whose difference is a little more
+        ("start_s = 1", 9, ""),
+        ("start_s = 0.7", 10, "duration_s: some flows go on for up to 0.7 s more"),
+        ("start_s = 9.6", 1, "duration_s: some flows go on for up to 0.6 s more"),
+        ("start_s = 0.5\nstop_s = 3.2", None, "flows[0].stop_s: 3.2: iperf3 sends for whole seconds"),
+        ("start_s = 3\nstop_s = 3.2", None, "flows[0].stop_s: 3.2: iperf3 sends for whole seconds"),
+    ],
+)
+def test_iperf3_sends_for_whole_seconds(
+    script, tmp_path: Path, times: str, seconds: int | None, note: str
+) -> None:
+    """A flow that is to stop at another time is refused; one that lasts as long as the run goes on till then."""
+    (tmp_path / "h.toml").write_text(hosts_text("x"))
+    text = SCENARIO.split("[[flows]]")[0].replace("duration_s = 2", "duration_s = 10")
+    (tmp_path / "s.toml").write_text(f'{text}[[flows]]\ncca = "reno"\n{times}\n')
+    done = script(tmp_path / "s.toml", tmp_path / "h.toml")
+    assert done.stderr.count("\n") == bool(note) and note in done.stderr
+    assert re.findall(r" -t (\d+) ", done.stdout) == ([] if seconds is None else [str(seconds)])
+
+
+def test_both_ends_get_room_for_the_windows(script, tmp_path: Path) -> None:
+    """iperf3 fails if a socket's buffer is not as large as it asks for."""
+    hosts = tmp_path / "h.toml"
+    hosts.write_text(hosts_text("x").replace('interface = "t0"', 'interface = "t0"\nflows = [1]'))
+    text = SCENARIO.split("[[flows]]")[0]
+    flows = ['cca = "reno"\nmax_window = 1000', 'cca = "reno"\nmax_window = 2000', 'cca = "reno"']
+    (tmp_path / "s.toml").write_text(text + "".join(f"[[flows]]\n{flow}\n" for flow in flows))
+    scenario = cct.read_scenario(tmp_path / "s.toml")
+    plan = physical.parts(scenario, physical.read_hosts(hosts))
+
+    def raised(target: str) -> list[str]:
+        return [x for x in plan[target].setup if x.startswith("raise_sysctl")]
+
+    def room(size: int) -> list[str]:
+        return [f"raise_sysctl net.core.{name} {size}" for name in ("rmem_max", "wmem_max")]
+
+    assert (raised("xs"), raised("xt")) == (room(1000 * 1448), room(2000 * 1448))
+    assert raised("xd") == room(2000 * 1448)
+    assert f"-w {1000 * 1448}" in plan["xs"].go[0] and "-w" not in plan["xs"].go[1]
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    assert "raise_sysctl net" not in script(tmp_path / "s.toml", hosts).stdout
+
+
+SYSCTL = """#!/bin/sh
+# Settings are files beside this script
+here=$(dirname "$0")
+case $1 in
+  -n) cat "$here/$2" ;;
+  -qw) echo "${2#*=}" >"$here/${2%%=*}" ;;
+esac
+"""
+
+
+def test_a_limit_is_raised_and_restored(tmp_path: Path) -> None:
+    (tmp_path / "sysctl").write_text(SYSCTL)
+    (tmp_path / "sysctl").chmod(0o755)
+    settings = {"net.core.rmem_max": "212992", "net.core.wmem_max": "900000"}
+    for name, value in settings.items():
+        (tmp_path / name).write_text(f"{value}\n")
+    text = f"directory={tmp_path} snaplen=96\n" + physical.FUNCTIONS.read_text()
+    text += "".join(f"raise_sysctl net.core.{x} 500000\n" for x in ("rmem_max", "wmem_max", "none"))
+    text += f"cat {tmp_path}/net.core.*\n"
+    done = subprocess.run(
+        ["sh"], input=text, text=True, capture_output=True, check=False,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "500000\n900000\n"), done.stderr
+    assert {name: (tmp_path / name).read_text().strip() for name in settings} == settings
 
 
 def test_running_needs_a_place_for_the_result() -> None:

@@ -67,10 +67,10 @@ _NONE = -(2**63)
 _WRAP = 2**32
 _CE = 3  # congestion experienced (RFC 3168, section 5)
 _SYN, _RST, _ACK = 2, 4, 16
-#: Flags in which acknowledgements report marks: ECE (RFC 3168, RFC 8257); of accurate ECN, AE, CWR and ECE are a counter
-#: (RFC 9768, section 3.2.2), and in a SYN/ACK say that it is spoken (section 3.1.1: not ECE alone, nor all).
+#: Flags in which acknowledgements report marks: ECE (RFC 3168, RFC 8257), or the counter in AE, CWR and ECE of accurate
+#: ECN (RFC 9768, section 3.2.2). By these three of the SYN/ACK: whether it is the latter (table 2).
 _ECE, _ACE = 64, 64 | 128 | 256
-_ACE_SPOKEN = (0, 0, 1, 1, 1, 0, 1, 0)
+_IS_ACCURATE = (0, 0, 1, 1, 1, 0, 1, 0)
 _BATCH = 1 << 18  # packets per kernel call: bounds the room for new cells
 
 
@@ -273,7 +273,7 @@ def _collect(at, stop, packets, choice, slot_ns, first_row, with_acks, collected
         if with_acks and flags & (_ACK | _RST) == _ACK:
             state = states[way ^ np.uint64(1)]
             if flags & _SYN:
-                mask = _ACE if _ACE_SPOKEN[(flags & _ACE) >> 6] else _ECE
+                mask = _ACE if _IS_ACCURATE[(flags & _ACE) >> 6] else _ECE
                 state.ecn_mask = mask
                 states[way].ecn_mask = mask
             elif state.payload != 0:  # those of the handshake negotiate

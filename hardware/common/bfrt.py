@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from .switch import Exact, Key, Lpm, Range, Switch, SwitchError, SwitchGoneError, Ternary
+from .switch import Exact, Key, Lpm, Range, Switch, SwitchError, SwitchGoneError, Ternary, check_shape
 
 __all__ = ["BfrtSwitch"]
 
@@ -48,8 +48,9 @@ class BfrtSwitch(Switch):
         Address of its gRPC server.
     program : str
         The loaded program. Only one client at a time can own it.
-    pipe : int
-        The pipe whose registers :meth:`read_register` reads. Tables and writes apply to all pipes.
+    pipe : int, optional
+        The pipe whose registers :meth:`read_register` reads. Tables and writes apply to all pipes. Default:
+        that of the ports of :meth:`use_ports`; pipe 0 until it is called.
     timeout_s : float
         Timeout of each call.
 
@@ -67,11 +68,12 @@ class BfrtSwitch(Switch):
         port: int = 50052,
         *,
         program: str,
-        pipe: int = 0,
+        pipe: int | None = None,
         timeout_s: float = 30.0,
     ) -> None:
         self._gc = _import_client()
-        self.host, self.port, self.program, self.pipe, self.timeout_s = host, port, program, pipe, timeout_s
+        self.host, self.port, self.program, self.timeout_s = host, port, program, timeout_s
+        self.pipe, self._pipe_is_given = pipe or 0, pipe is not None
         self._where = f"{host}:{port}"
         self._client: Any = None
         self._digests: dict[str, deque[dict[str, Any]]] = {}
@@ -173,6 +175,25 @@ class BfrtSwitch(Switch):
             return True
         self._client.stream_recv_thread.join(0.1)  # it may end shortly after the call that failed
         return not self._client.stream_recv_thread.is_alive()
+
+    def use_ports(self, ports: Iterable[int]) -> None:
+        """As :meth:`Switch.use_ports`. Changes nothing if the connection was made for one pipe.
+
+        Raises
+        ------
+        SwitchError
+            The ports are in different pipes.
+        """
+        by_pipe = {_pipe_of(port): port for port in sorted(ports, reverse=True)}
+        if self._pipe_is_given or not by_pipe:
+            return
+        if len(by_pipe) > 1:
+            first, second = sorted(by_pipe.values())[:2]
+            raise SwitchError(
+                f"ports {first} and {second} are in different pipes, each with registers of its own: "
+                "use ports of one pipe, or choose one with --pipe"
+            )
+        (self.pipe,) = by_pipe
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -478,8 +499,7 @@ class BfrtSwitch(Switch):
         leaves the shared pool: it has exactly its guaranteed cells. Packets do not share cells, so small
         packets fill the buffer by number, not by bytes.
         """
-        if not (rate_mbps > 0 and math.isfinite(rate_mbps)):
-            raise SwitchError(f"port {port}: the rate must be positive, not {rate_mbps} Mbit/s")
+        check_shape(port, rate_mbps, frame_bytes, buffer_packets)
         burst_bytes = max(2 * frame_bytes, round(rate_mbps * 10 / 8))
         self._set_tm(
             "port.sched_shaping",
@@ -505,6 +525,10 @@ class BfrtSwitch(Switch):
                 port,
                 "buffer_only",
             )
+
+    def queue_count(self, port: int) -> int:
+        """As :meth:`Switch.queue_count`. The ports of a group share its queues: 8 or 16 each by default."""
+        return len(self._queues(port)[1])
 
     def weight(self, port: int, queue: int, weight: int) -> None:
         if not 0 <= weight <= 1023:
@@ -544,7 +568,9 @@ class BfrtSwitch(Switch):
         with self._calls(f"port {port}"):
             for data, *_ in at.entry_get(self._all, [key], {"from_hw": False}):
                 found = data.to_dict()
-                return int(found["pg_id"]), [int(q) for q in found["egress_qid_queues"]]
+                # it lists all queue numbers that a program can write, which repeat the port's queues
+                queues = found["egress_qid_queues"][: int(found["port_queues_count"])]
+                return int(found["pg_id"]), [int(q) for q in queues]
         raise SwitchError(f"port {port}: does not exist")
 
     def _set_tm(
@@ -565,7 +591,7 @@ class BfrtSwitch(Switch):
             fields.append(gc.DataTuple(field, **{kind: value}))
         keys = at.make_key([gc.KeyTuple(f, _fitting(v, 32, f"port {port}")) for f, v in key.items()])
         # queues are numbered per pipe; these tables do not accept "all pipes"
-        pipe = self._all if "dev_port" in key else gc.Target(device_id=0, pipe_id=port >> 7)
+        pipe = self._all if "dev_port" in key else gc.Target(device_id=0, pipe_id=_pipe_of(port))
         with self._calls(f"port {port}: {name}"):
             at.entry_mod(pipe, [keys], [at.make_data(fields, action)])
 
@@ -610,6 +636,10 @@ def _import_client() -> Any:
     for name in ("bfruntime_grpc_client", "bfruntime_parse"):  # they log each request
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return found
+
+
+def _pipe_of(port: int) -> int:
+    return port >> 7
 
 
 def _full_name(names: Iterable[str], name: str) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .switch import Exact, Key, Lpm, Range, Switch, SwitchError, SwitchGoneError, Ternary
+from .switch import Exact, Key, Lpm, Range, Switch, SwitchError, SwitchGoneError, Ternary, check_shape
 
 __all__ = ["Bmv2Switch"]
 
@@ -29,6 +29,8 @@ _REFUSALS = {
 _DIGEST_HEADER = struct.Struct("<4xQIiQI")
 #: Where a ``simple_switch`` with device number 0 publishes digests, unless ``--notifications-addr`` says otherwise.
 NOTIFICATIONS = "ipc:///tmp/bmv2-0-notifications.ipc"
+#: ``standard_metadata.priority`` has 3 bits.
+_PRIORITIES = 8
 #: Messages of up to 16 digests that may wait for the next :meth:`Bmv2Switch.digests`; further ones are lost.
 _WAITING_MESSAGES = 8192
 
@@ -362,10 +364,19 @@ class Bmv2Switch(Switch):
         self, port: int, rate_mbps: float, *, frame_bytes: int = 1514, buffer_packets: int | None = None
     ) -> None:
         """As :meth:`Switch.shape`. Each priority queue of the port gets the whole rate."""
-        rate_pps = max(round(rate_mbps * 1e6 / 8 / frame_bytes), 1)
-        self._call("set_egress_queue_rate", port, rate_pps, service="simple_switch")
+        check_shape(port, rate_mbps, frame_bytes, buffer_packets)
+        rate_pps = rate_mbps * 1e6 / 8 / frame_bytes
+        if rate_pps >= 1 << 63:  # Thrift's integers are signed
+            raise SwitchError(f"port {port}: the rate is too large for BMv2: {rate_mbps:g} Mbit/s")
+        if buffer_packets is not None and buffer_packets >= 1 << 31:
+            raise SwitchError(f"port {port}: the buffer is too large for BMv2: {buffer_packets} packets")
+        self._call("set_egress_queue_rate", port, max(round(rate_pps), 1), service="simple_switch")
         if buffer_packets is not None:
             self._call("set_egress_queue_depth", port, buffer_packets, service="simple_switch")
+
+    def queue_count(self, port: int) -> int:
+        """The most priorities that a port can have; BMv2 does not say its ``--priority-queues``."""
+        return _PRIORITIES
 
     def mirror_session(self, session_id: int, port: int, max_bytes: int | None = None) -> None:
         """Set where a session's clones go. BMv2 truncates in the program, so `max_bytes` must be None."""

@@ -1,14 +1,20 @@
 """The command line that all control planes share: the switch's address, logging, the main loop, one-line errors.
 
-A program's ``control.py`` has a function whose first parameter is the switch, followed by the program's own
-options in typer's style, and ends with :func:`run`::
+A program's ``control.py`` has a function with the program's own options in typer's style. It checks them and
+returns what is to be done with the switch. The file ends with :func:`run`::
 
-    def control(switch: Switch, target_ms: Annotated[float, typer.Option(help="…")] = 5.0) -> None:
+    def control(target_ms: Annotated[float, typer.Option(help="…")] = 5.0) -> Work:
         \"\"\"What ``--help`` says.\"\"\"
-        main_loop(switch, lambda s: log.info("%s", s.read_register("drops")), period_s=1.0, set_up=tables)
+
+        def work(switch: Switch) -> None:
+            main_loop(switch, lambda s: log.info("%s", s.read_register("drops")), period_s=1.0, set_up=tables)
+
+        return work
 
     if __name__ == "__main__":
         run("codel", control)
+
+So a wrong option is reported before the switch is asked, whether or not it answers.
 
 Exit status: 0 on success, also after Ctrl-C or SIGTERM in the loop; 1 on an error, with one line on standard
 error; 2 on wrong usage; 130 after Ctrl-C elsewhere.
@@ -36,9 +42,12 @@ from cctoolkit.errors import CCToolkitError, ParameterError
 
 from .switch import Switch, SwitchGoneError
 
-__all__ = ["SwitchArgs", "append_states", "connect", "main_loop", "run", "run_app"]
+__all__ = ["SwitchArgs", "Work", "append_states", "connect", "main_loop", "run", "run_app"]
 
 log = logging.getLogger(__name__)
+
+#: What a command does with the switch.
+Work = Callable[[Switch], object]
 
 BMV2_PORT, BFRT_PORT = 9090, 50052
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
@@ -55,8 +64,8 @@ class SwitchArgs:
         The P4 program's name.
     bmv2, bfrt : str, optional
         HOST:PORT; exactly one of the two.
-    pipe : int
-        The Tofino pipe whose registers are read.
+    pipe : int, optional
+        The Tofino pipe whose registers are read. Default: that of the program's ports.
     notifications : str, optional
         Address where BMv2 publishes digests. Default: BMv2's own.
     netns : str, optional
@@ -66,7 +75,7 @@ class SwitchArgs:
     program: str
     bmv2: str | None = None
     bfrt: str | None = None
-    pipe: int = 0
+    pipe: int | None = None
     notifications: str | None = None
     netns: str | None = None
 
@@ -84,8 +93,13 @@ def _options(
         ),
     ] = None,
     pipe: Annotated[
-        int, typer.Option(help="Tofino: pipe whose registers are read.", min=0, rich_help_panel=_PANEL)
-    ] = 0,
+        int | None,
+        typer.Option(
+            help="Tofino: pipe whose registers are read; default: that of the ports.",
+            min=0,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
     notifications: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +116,13 @@ def _options(
 ) -> SwitchArgs:
     if (bmv2 is None) == (bfrt is None):
         raise typer.BadParameter("name the switch: either --bmv2 HOST:PORT or --bfrt HOST:PORT")
+    for option, value, needs, named in (
+        ("--netns", netns, "--bmv2", bmv2),
+        ("--notifications", notifications, "--bmv2", bmv2),
+        ("--pipe", pipe, "--bfrt", bfrt),
+    ):
+        if value is not None and named is None:
+            raise typer.BadParameter(f"{option} can only be used with {needs}")
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.WARNING,
@@ -212,7 +233,7 @@ def append_states(states: pd.DataFrame, output: Path | None) -> None:
         write_csv(states[first], output, mode="a", header=not output.exists())
 
 
-def run(program: str, *commands: Callable[..., object], args: list[str] | None = None) -> None:
+def run(program: str, *commands: Callable[..., Work], args: list[str] | None = None) -> None:
     """Run a control plane from the command line. Does not return.
 
     Parameters
@@ -220,7 +241,8 @@ def run(program: str, *commands: Callable[..., object], args: list[str] | None =
     program : str
         The P4 program's name. On a Tofino it must be loaded.
     *commands : functions
-        The first parameter of each is the switch, the others are its options. Several become subcommands.
+        Each checks its options, which are its parameters, and returns what to do with the switch. Several
+        become subcommands.
     args : list of str, optional
         Default: the process's arguments.
     """
@@ -250,10 +272,10 @@ def run_app(app: typer.Typer, name: str, module: str, args: list[str] | None = N
         sys.exit(1)
 
 
-def _with_switch(program: str, command: Callable[..., object]) -> Callable[..., object]:
-    """Replace a command's first parameter, the switch, by the common options."""
+def _with_switch(program: str, command: Callable[..., Work]) -> Callable[..., object]:
+    """Add the common options to a command, and let it work on the switch that they name."""
     common = list(inspect.signature(_options, eval_str=True).parameters.values())[1:]
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    own = list(inspect.signature(command, eval_str=True).parameters.values())
     loaded = inspect.Parameter(
         "program",
         inspect.Parameter.KEYWORD_ONLY,
@@ -266,8 +288,9 @@ def _with_switch(program: str, command: Callable[..., object]) -> Callable[..., 
     @functools.wraps(command)
     def wrapper(**given: Any) -> object:
         args = _options(**{name: given.pop(name) for name in ("program", *(p.name for p in common))})
+        work = command(**given)
         with connect(args) as switch:
-            return command(switch, **given)
+            return work(switch)
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, loaded, *common)]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it

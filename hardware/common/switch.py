@@ -8,8 +8,9 @@ required.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +19,16 @@ import numpy as np
 
 from cctoolkit.errors import CCToolkitError
 
-__all__ = ["Exact", "Lpm", "Range", "Switch", "SwitchError", "SwitchGoneError", "Ternary"]
+__all__ = [
+    "Exact",
+    "Lpm",
+    "Range",
+    "Switch",
+    "SwitchError",
+    "SwitchGoneError",
+    "Ternary",
+    "check_shape",
+]
 
 
 class SwitchError(CCToolkitError):
@@ -90,6 +100,12 @@ class Switch(ABC):
     def reconnect(self, timeout_s: float = 10.0) -> None:
         """Connect again; retry until the timeout."""
 
+    def use_ports(self, ports: Iterable[int]) -> None:  # noqa: B027  # not every switch has pipes
+        """Say which ports the program's packets pass, so that their pipe's registers are read.
+
+        By default this does nothing: a switch other than a Tofino has only one pipe.
+        """
+
     @abstractmethod
     def add_entry(
         self,
@@ -138,9 +154,9 @@ class Switch(ABC):
 
         Notes
         -----
-        On a Tofino each pipe has its own copy; this is the copy in the connection's pipe. BMv2 has no
-        registers of structs: a register NAME of {a, b} is two registers there, ``NAME_a`` and ``NAME_b``, and
-        read here as one.
+        On a Tofino each pipe has its own copy; this is the copy of the pipe that has the ports of
+        :meth:`use_ports`. BMv2 has no registers of structs: a register NAME of {a, b} is two registers there,
+        ``NAME_a`` and ``NAME_b``, and read here as one.
         """
 
     @abstractmethod
@@ -171,8 +187,13 @@ class Switch(ABC):
         """Limit a port's rate and its queue.
 
         BMv2 counts packets, so its rate is exact only for frames of `frame_bytes`. A Tofino shapes bytes and
-        allocates buffers in cells; `frame_bytes` determines how many cells a packet takes.
+        allocates buffers in cells; `frame_bytes` determines how many cells a packet takes. Both refuse what
+        :func:`check_shape` refuses.
         """
+
+    def queue_count(self, port: int) -> int:
+        """Number of queues that a port has."""
+        raise SwitchError(f"{self.target}: does not say how many queues a port has")
 
     def mirror_session(self, session_id: int, port: int, max_bytes: int | None = None) -> None:
         """Set where a session's copies go and their maximum length (on BMv2, the program sets the length)."""
@@ -181,3 +202,21 @@ class Switch(ABC):
     def weight(self, port: int, queue: int, weight: int) -> None:
         """Set a queue's weight, 0 to 1023, among its port's queues of the same priority."""
         raise SwitchError(f"{self.target}: queues have strict priorities, no weights")
+
+
+def check_shape(port: int, rate_mbps: float, frame_bytes: int, buffer_packets: int | None) -> None:
+    """Refuse numbers with which no port can be shaped.
+
+    Raises
+    ------
+    SwitchError
+        The rate is not a positive number, or the frame or the buffer is smaller than 1.
+    """
+    if not (rate_mbps > 0 and math.isfinite(rate_mbps)):
+        raise SwitchError(f"port {port}: the rate must be positive, not {rate_mbps} Mbit/s")
+    if frame_bytes < 1:
+        raise SwitchError(f"port {port}: a frame must have at least 1 byte, not {frame_bytes}")
+    if buffer_packets is not None and buffer_packets < 1:
+        raise SwitchError(
+            f"port {port}: the buffer must have room for at least 1 packet, not {buffer_packets}"
+        )

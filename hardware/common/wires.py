@@ -8,13 +8,15 @@ from cctoolkit.errors import ParameterError
 
 from .switch import Switch
 
-__all__ = ["parse_wires", "set_wires", "shape_ports"]
+__all__ = ["PORTS", "parse_wires", "set_wires", "shape_ports"]
 
-_PORTS = 512
+#: A port's number has 9 bits.
+PORTS = 512
 
 
 def set_wires(switch: Switch, wires: Mapping[int, int]) -> None:
     """Fill the table ``wire``, which every program has. Packets from other ports are dropped."""
+    switch.use_ports({*wires, *wires.values()})
     for source, destination in wires.items():
         switch.add_entry("wire", {"port": source}, "send", {"port": destination})
 
@@ -38,8 +40,8 @@ def parse_wires(texts: Iterable[str]) -> dict[int, int]:
     wires: dict[int, int] = {}
     for text in texts:
         ends = text.split(":")
-        if len(ends) != 2 or not all(x.isascii() and x.isdigit() and int(x) < _PORTS for x in ends):
-            raise ParameterError(f"--wire: {text!r} must be IN:OUT, two ports from 0 to {_PORTS - 1}")
+        if len(ends) != 2 or not all(x.isascii() and x.isdigit() and int(x) < PORTS for x in ends):
+            raise ParameterError(f"--wire: {text!r} must be IN:OUT, two ports from 0 to {PORTS - 1}")
         source, destination = map(int, ends)
         if wires.setdefault(source, destination) != destination:
             raise ParameterError(f"--wire: port {source} cannot go to both {wires[source]} and {destination}")

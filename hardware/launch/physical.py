@@ -10,9 +10,10 @@ command fails, if this program is interrupted or killed, or if the connection br
 input ends then. ``DIR`` is a run directory like the testbed's: ``cct.load_run(DIR)`` opens it.
 
 Supported: the bottleneck's rate and rate schedule; queues and AQM as Linux queue disciplines (if a Linux
-router is named); congestion control, start, stop (whole seconds), rate, ECN (the same for all flows of a
-sender), packet size and window size; UDP; base RTTs by delaying ACKs (if a host is named for that). The
-senders' own links are used as they are. Any other setting is refused, by name.
+router is named); congestion control, start, stop (whole seconds later), rate, ECN (the same for all flows of
+a sender), packet size and window size; UDP; base RTTs by delaying ACKs (if a host is named for that). The
+senders' own links are used as they are. Any other setting is refused, by name, and so is a sweep. iperf3 sends
+for whole seconds, so flows without a stop may go on for less than a second after the scenario's end.
 """
 
 from __future__ import annotations
@@ -247,6 +248,25 @@ def _hosts_of(table: dict[str, Any]) -> Hosts:
     )
 
 
+def read_one(path: Path) -> cct.Scenario:
+    """Read the scenario of a file that has only one.
+
+    Raises
+    ------
+    ParameterError
+        The file cannot be read, a field is wrong, or it has a sweep.
+    """
+    scenario = cct.read_scenario(path)
+    sweep = read_toml(path).get("sweep")
+    if sweep:
+        over = ", ".join(sweep) if isinstance(sweep, Mapping) else sweep
+        raise ParameterError(
+            f"{path}: sweep: this runs one scenario, not a sweep over {over}: "
+            "choose one point: write its values into the scenario, and remove [sweep]"
+        )
+    return scenario
+
+
 def sendings(scenario: cct.Scenario, hosts: Hosts) -> list[Sending]:
     """The flows with their ends: a sender's own flows, and the others in turn.
 
@@ -263,6 +283,12 @@ def sendings(scenario: cct.Scenario, hosts: Hosts) -> list[Sending]:
                 raise ParameterError(
                     f"flows[{i}].{name}: {getattr(flow, name)!r}: iperf3 does not support this; leave it out"
                 )
+        stops = flow.stop_s is not None and flow.stop_s < scenario.duration_s
+        if stops and _too_long_s(flow, scenario):
+            raise ParameterError(
+                f"flows[{i}].stop_s: {flow.stop_s:g}: iperf3 sends for whole seconds; "
+                f"choose a time a whole number of seconds after start_s, {flow.start_s:g}"
+            )
         if flow.ecn == "accurate" and flow.cca_name != "dctcp":
             raise ParameterError(f"flows[{i}].ecn: 'accurate' needs dctcp")
         if flow.ecn == "l4s" and not flow.is_udp and flow.cca_name not in ("prague", "dctcp"):
@@ -305,12 +331,42 @@ def _q(*words: object) -> str:
     return " ".join(shlex.quote(str(w)) for w in words)
 
 
+def _whole_s(flow: cct.Flow, scenario: cct.Scenario) -> int:
+    """How long iperf3 sends: it takes no fractions of a second."""
+    return max(math.ceil(_left_s(flow, scenario)), 1)
+
+
+def _left_s(flow: cct.Flow, scenario: cct.Scenario) -> float:
+    """How long the scenario lets the flow send."""
+    stop_s = scenario.duration_s if flow.stop_s is None else min(flow.stop_s, scenario.duration_s)
+    return round(stop_s - flow.start_s, 6)  # decimal fractions have no exact difference
+
+
+def _too_long_s(flow: cct.Flow, scenario: cct.Scenario) -> float:
+    return _whole_s(flow, scenario) - _left_s(flow, scenario)
+
+
+def _payload_bytes(s: Sending) -> int:
+    version = ipaddress.ip_address(s.receiver).version
+    return s.flow.packet_bytes - (14 + (20 if version == 4 else 40) + (8 if s.flow.is_udp else 32))
+
+
+def _window_bytes(s: Sending) -> int:
+    """The flow's largest window, for iperf3; 0 if the scenario leaves it to the hosts."""
+    left_to_hosts = s.flow.is_udp or s.flow.max_window == cct.Flow("cubic").max_window
+    return 0 if left_to_hosts else s.flow.max_window * _payload_bytes(s)
+
+
+def _room_for_windows(flows: Sequence[Sending]) -> list[str]:
+    """Commands that let both ends have socket buffers of the flows' windows; iperf3 fails without."""
+    most = max(map(_window_bytes, flows), default=0)
+    return [f"raise_sysctl net.core.{limit} {most}" for limit in ("rmem_max", "wmem_max") if most]
+
+
 def _iperf(s: Sending, scenario: cct.Scenario, sample_s: float) -> str:
     """The iperf3 client's command."""
-    flow, version = s.flow, ipaddress.ip_address(s.receiver).version
-    headers = 14 + (20 if version == 4 else 40) + (8 if flow.is_udp else 32)
-    payload = flow.packet_bytes - headers
-    left_s = max(min(flow.stop_s or math.inf, scenario.duration_s) - flow.start_s, 1.0)
+    flow, payload = s.flow, _payload_bytes(s)
+    whole_s = _whole_s(flow, scenario)
     words: list[object] = [
         "iperf3",
         "-c",
@@ -323,7 +379,7 @@ def _iperf(s: Sending, scenario: cct.Scenario, sample_s: float) -> str:
         s.source_port,
     ]
     words += ["-J", "-i", f"{sample_s:g}", "--connect-timeout", "5000"]
-    words += ["-t", round(left_s)]
+    words += ["-t", whole_s]
     if flow.rate_mbps is not None:  # iperf3 counts payload
         words += ["-b", round(flow.rate_mbps * 1e6 * payload / flow.packet_bytes), "-l", payload]
     if flow.is_udp:
@@ -332,10 +388,10 @@ def _iperf(s: Sending, scenario: cct.Scenario, sample_s: float) -> str:
         words += ["-C", flow.cca_name]
         if flow.packet_bytes != 1514:
             words += ["-M", payload + 12]
-        if flow.max_window != 1_000_000:
-            words += ["-w", flow.max_window * payload]
+        if window_bytes := _window_bytes(s):
+            words += ["-w", window_bytes]
     # --foreground: stay in the job's process group, which is killed as a whole
-    limit = ["timeout", "--foreground", "-s", "INT", "-k", "5", math.ceil(left_s) + GRACE_S // 2]
+    limit = ["timeout", "--foreground", "-s", "INT", "-k", "5", whole_s + GRACE_S // 2]
     return _q(*limit, *words)
 
 
@@ -351,7 +407,8 @@ def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dic
 
     # The order matters: what is set first is restored last, and a host may have several roles.
     receiver = part(hosts.receiver, "receiver")
-    receiver.setup += ["need iperf3 ethtool ss setsid timeout", f"no_offloads {_q(hosts.receiver.interface)}"]
+    receiver.setup.append("need iperf3 ethtool ss sysctl setsid timeout")
+    receiver.setup += [f"no_offloads {_q(hosts.receiver.interface)}", *_room_for_windows(flows)]
     limit_s = math.ceil(scenario.duration_s) + 2 * GRACE_S
     receiver.setup.append(f"serve {_q(limit_s, hosts.receiver.address, *(s.port for s in flows))}")
     if hosts.bottleneck is not None:
@@ -376,6 +433,7 @@ def parts(scenario: cct.Scenario, hosts: Hosts, *, sample_s: float = 0.1) -> dic
         sender.setup.append("set_sysctl net.ipv4.tcp_no_metrics_save 1")
         classic = any(s.flow.ecn == "classic" and not s.flow.is_udp for s in mine)
         sender.setup.append(f"set_sysctl net.ipv4.tcp_ecn {1 if classic else 2}")
+        sender.setup += _room_for_windows(mine)
         for cca in sorted({s.flow.cca_name for s in mine} - {"udp"}):
             sender.setup.append(f"need_cca {_q(cca)}")
         for s in mine:
@@ -801,11 +859,17 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not 64 <= args.snaplen <= 262144 or not 0.1 <= args.sample <= 60:
             raise ParameterError("--snaplen must be 64 to 262144, --sample 0.1 to 60")
-        scenario, hosts = cct.read_scenario(args.scenario), read_hosts(args.hosts)
+        scenario, hosts = read_one(args.scenario), read_hosts(args.hosts)
         for i, flow in enumerate(scenario.flows):
             for name in IGNORED:
                 if getattr(flow, name) != getattr(cct.Flow("cubic"), name):
                     print(f"physical.py: flows[{i}].{name} is ignored: the hosts decide", file=sys.stderr)
+        if late_s := max(_too_long_s(s.flow, scenario) for s in sendings(scenario, hosts)):
+            print(
+                f"physical.py: duration_s: some flows go on for up to {late_s:.3g} s more, because iperf3 sends for "
+                "whole seconds",
+                file=sys.stderr,
+            )
         if not args.run:
             print(show(scenario, hosts, args.snaplen, args.sample))
             return 0

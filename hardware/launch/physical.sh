@@ -51,6 +51,12 @@ set_sysctl() {
   undo="sysctl -qw '$1=$old' || :; $undo"
 }
 
+# raise_sysctl NAME LEAST: to at least LEAST, until the script ends
+raise_sysctl() {
+  old=$(sysctl -n "$1" 2>/dev/null) || return 0  # a network namespace may not see it; iperf3 says if it is too low
+  [ "$old" -ge "$2" ] || set_sysctl "$1" "$2"
+}
+
 # no_qdisc DEVICE: fail if someone has set a queue discipline; remove ours at the end
 no_qdisc() {
   tc qdisc show dev "$1" root | grep -q ' 0: ' || die "$1 has a queue discipline of its own: remove it first"

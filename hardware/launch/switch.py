@@ -40,7 +40,8 @@ from cctoolkit.testbed import run_testbed
 
 from .. import build
 from ..common.experiment import Experiment
-from . import simple_switch
+from ..common.wires import PORTS
+from . import physical, simple_switch
 
 __all__ = ["between_namespaces", "experiment", "main"]
 
@@ -96,7 +97,6 @@ def between_hosts(
 ) -> cct.Run:
     """Run a scenario through a Tofino between physical hosts."""
     from ..common.command import SwitchArgs, connect
-    from . import physical
 
     hosts = physical.read_hosts(hosts_file)
     if hosts.bottleneck is not None:
@@ -168,7 +168,7 @@ def main(argv: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        scenario = cct.read_scenario(args.scenario)
+        scenario = physical.read_one(args.scenario)
         if args.bfrt is None:
             run = between_namespaces(args.program, scenario, args.output, progress=sys.stderr.isatty())
         else:
@@ -194,6 +194,13 @@ def _ports(text: str) -> tuple[int, int]:
         first, second = map(int, text.split(","))
     except ValueError:
         raise ParameterError(f"--ports: {text!r} must be IN,OUT, two numbers") from None
+    if not (0 <= first < PORTS and 0 <= second < PORTS) or first == second:
+        raise ParameterError(f"--ports: {text!r} must be two different ports from 0 to {PORTS - 1}")
+    if first >> 7 != second >> 7:
+        raise ParameterError(
+            f"--ports: {first} and {second} are in different pipes, each with registers of its own: "
+            "use ports of one pipe"
+        )
     return first, second
 
 

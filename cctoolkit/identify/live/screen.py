@@ -23,7 +23,7 @@ from .errors import CollectorError
 from .naming import SlotClassifier
 from .watch import Update, watch
 
-__all__ = ["follow"]
+__all__ = ["flow_key", "follow"]
 
 #: A model with these inputs names nothing without them.
 _COUNTS = {"in_bytes", "in_packets"}
@@ -67,7 +67,7 @@ def follow(
     if format not in (None, Format.table, Format.jsonl):
         raise ParameterError(f"format: {format.value} must be table or jsonl (slots go to -o FILE)")
     check_target(output)  # standard output shows the flows
-    keys = [_flow_key(text) for text in flows]
+    keys = [flow_key(text) for text in flows]
     failed: CollectorError | None = None
     with ExitStack() as stack:
         stack.enter_context(_terminable())
@@ -164,7 +164,20 @@ def _number(value: float) -> str:
     return "" if pd.isna(value) else f"{value:.2f}"
 
 
-def _flow_key(text: str) -> FlowKey:
+def flow_key(text: str) -> FlowKey:
+    """A flow written as ``SRC:PORT-DST:PORT``.
+
+    Raises
+    ------
+    ParameterError
+        It is not written so.
+
+    Examples
+    --------
+    >>> from cctoolkit.identify.live.screen import flow_key
+    >>> flow_key("10.0.0.1:40000-[fd00::1]:443").dport
+    443
+    """
     ends = text.split("-")
     if len(ends) == 2:
         parts = [end.rpartition(":") for end in ends]

@@ -29,10 +29,10 @@ from cctoolkit.aqm import IntegerAbc, TofinoAbc, abc_tofino as tofino
 from cctoolkit.aqm.abc import ONE
 from cctoolkit.errors import ParameterError
 
-from ...common.command import main_loop, run
+from ...common.command import Work, main_loop, run
 from ...common.options import Duration, FrameBytes, Period, PollLog, Wire
 from ...common.switch import Lpm, Switch, SwitchError
-from ...common.wires import parse_wires, set_wires
+from ...common.wires import PORTS, parse_wires, set_wires
 from .constants import AGGREGATES, MODEL, NUMBER, PROFILES, TOFINO_MODEL
 
 __all__ = [
@@ -48,11 +48,10 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-_PORTS = 512
 _WORD = 1 << 32
 NOTIFICATION_BYTES = 64
 #: In pipe 0; each further pipe's is 128 higher.
-RECIRCULATION_PORTS = {"tofino": 68, "tofino2": 6}
+RECIRCULATIONPORTS = {"tofino": 68, "tofino2": 6}
 #: In addition to the length in the IP header: Ethernet, and IPv6's own header, which IPv6's length excludes.
 HEADER_BYTES, IPV6_HEADER_BYTES = 14, 54
 
@@ -298,7 +297,7 @@ def _equation_2(link: Link) -> dict[str, int]:
 
 
 def _route_notifications(switch: Switch, domain: Domain, recirculation_port: int | None) -> None:
-    first = RECIRCULATION_PORTS[switch.target] if recirculation_port is None else recirculation_port
+    first = RECIRCULATIONPORTS[switch.target] if recirculation_port is None else recirculation_port
     for pipe in sorted({port >> 7 for port in domain.wires}):
         port = first + (pipe << 7)
         if port in domain.wires or port in domain.wires.values():
@@ -469,11 +468,15 @@ def parse_links(texts: Iterable[str], **parameters: float) -> list[Link]:
     for text in texts:
         try:
             port, rate_mbps, buffer = text.split(":")
-            links.append(Link(int(port), float(rate_mbps), int(buffer), **parameters))
+            link = int(port), float(rate_mbps), int(buffer)
         except ValueError:
             raise ParameterError(f"--link: {text!r} must be PORT:MBPS:PACKETS") from None
-        if not 0 <= links[-1].port < _PORTS:
-            raise ParameterError(f"--link: port {port} must be 0 to {_PORTS - 1}")
+        if not 0 <= link[0] < PORTS:
+            raise ParameterError(f"--link: port {port} must be 0 to {PORTS - 1}")
+        try:
+            links.append(Link(link[0], link[1], link[2], **parameters))
+        except ParameterError as err:
+            raise ParameterError(f"--link: {text!r}: {err}") from None
     return links
 
 
@@ -483,14 +486,17 @@ def parse_aggregates(texts: Iterable[str]) -> list[Aggregate]:
     for text in texts:
         prefix, equals, rate = text.partition("=")
         try:
-            aggregates.append(Aggregate(prefix, float(rate)) if equals else Aggregate(prefix))
+            numbers = [float(rate)] if equals else []
         except ValueError:
             raise ParameterError(f"--aggregate: {text!r} must be PREFIX=KBPS") from None
+        try:
+            aggregates.append(Aggregate(prefix, *numbers))
+        except ParameterError as err:
+            raise ParameterError(f"--aggregate: {text!r}: {err}") from None
     return aggregates
 
 
 def control(
-    switch: Switch,
     wire: Wire,
     link: Annotated[
         list[str] | None,
@@ -514,7 +520,7 @@ def control(
     period_s: Period = 1.0,
     duration_s: Duration = None,
     output: PollLog = None,
-) -> None:
+) -> Work:
     """Set up a switch with ABC, and report on the aggregates."""
     domain = Domain(
         wires=parse_wires(wire),
@@ -541,7 +547,7 @@ def control(
             table.insert(0, "time_s", round(time.time(), 3))
             write_csv(table, output, mode="a", header=not output.exists())
 
-    main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
+    return lambda switch: main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 
 
 if __name__ == "__main__":

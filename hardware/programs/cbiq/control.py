@@ -25,10 +25,10 @@ from cctoolkit.analysis.slots import CELL
 from cctoolkit.errors import ParameterError
 from cctoolkit.identify.live import CollectorError, FlowKey, Reading
 from cctoolkit.identify.live.naming import load_classifier
-from cctoolkit.identify.live.screen import follow
+from cctoolkit.identify.live.screen import flow_key, follow
 from cctoolkit.schema.output import Format
 
-from ...common.command import run
+from ...common.command import Work, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Rate
 from ...common.switch import Switch, SwitchGoneError
 from ...common.wires import parse_wires, set_wires, shape_ports
@@ -486,7 +486,6 @@ def _with_marks(
 
 
 def control(
-    switch: Switch,
     flow: Annotated[list[str], typer.Option(metavar="SRC:PORT-DST:PORT", help="Flow to watch (repeatable).")],
     wire: Annotated[
         list[str] | None, typer.Option(metavar="IN:OUT", help="Forward packets from port IN to port OUT.")
@@ -514,7 +513,7 @@ def control(
             "--output", "-o", metavar="FILE", help="Write slots to this .csv, .jsonl or .parquet file."
         ),
     ] = None,
-) -> None:
+) -> Work:
     """Watch flows in a switch and identify their congestion controls while they run: `cct live` for a P4 switch.
 
     Example: `python -m hardware.programs.cbiq.control --bmv2 127.0.0.1:9090 --wire 0:1 --wire 1:0 --flow
@@ -526,17 +525,20 @@ def control(
             f"--every: {every:g} ms must be at most {longest_ms:g} ms, because the switch stores {RING} slots"
         )
     wires = parse_wires(wire or [])
+    for text in flow:  # before the switch is asked
+        flow_key(text)
 
     def set_up(switch: Switch) -> None:
         set_wires(switch, wires)
         shape_ports(switch, wires, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
 
-    follow(
+    classifier = load_classifier(model) if classify else None
+    return lambda switch: follow(
         lambda: SwitchCollector(switch, slot_ms=slot_ms, set_up=set_up),
         flow,
         format,
         output,
-        load_classifier(model) if classify else None,
+        classifier,
         {"command": sys.argv, "version": __version__, "capture": f"switch: {switch.target}"},
         heavy=0,
         period_ms=every,

@@ -14,6 +14,7 @@ from cctoolkit.scenario.endpoints import DESTINATION_PORT, RECEIVERS, SENDERS, a
 
 from ...common.experiment import Experiment, aqm_of, shape_bottleneck
 from ...common.switch import Switch
+from ...common.wires import set_wires
 from .control import SwitchCollector
 
 
@@ -29,8 +30,7 @@ def experiment(scenario: cct.Scenario, ingress: int, egress: int) -> Experiment:
     state: dict[str, Any] = {}
 
     def wired(switch: Switch) -> None:
-        for came, leaves in ((ingress, egress), (egress, ingress)):
-            switch.add_entry("wire", {"port": came}, "send", {"port": leaves})
+        set_wires(switch, {ingress: egress, egress: ingress})
         shape_bottleneck(switch, scenario, egress)
 
     def set_up(switch: Switch) -> None:

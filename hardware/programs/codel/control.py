@@ -16,7 +16,7 @@ import typer
 
 from cctoolkit.errors import ParameterError
 
-from ...common.command import append_states, main_loop, run
+from ...common.command import Work, append_states, main_loop, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Period, PollLog, Rate, Wire
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires, shape_ports
@@ -26,8 +26,6 @@ __all__ = ["clear", "queue_states", "set_up"]
 
 log = logging.getLogger(__name__)
 
-#: A port of BMv2 has 8 priorities.
-_MAX_QUEUES = {"bmv2": 8}
 #: The same for all queues: the traffic manager's default.
 _WEIGHT = 1023
 _REGISTERS = ("dropping", "drop_next", "signals")
@@ -51,7 +49,7 @@ def set_up(
         Where packets from each port leave. Packets from other ports are dropped.
     queues : int
         Number of queues that the flows of each egress port are spread over: 1 is CoDel, more is FQ-CoDel. A
-        power of two, at most 32, or 8 on BMv2.
+        power of two, at most 32, and no more than the port has (:meth:`Switch.queue_count`).
     rate_mbps : float, optional
         Shape each egress port to this rate. CoDel only sees queues in this switch.
     frame_bytes, buffer_packets : int
@@ -62,11 +60,15 @@ def set_up(
     A Tofino serves queues of equal priority by deficit round robin, here with equal weights. BMv2 serves them
     in strict priority order, each at the port's rate, so it shows FQ-CoDel's states but not its shares.
     """
-    most = _MAX_QUEUES.get(switch.target, QUEUES)
-    if not 1 <= queues <= most or queues & (queues - 1):
-        raise ParameterError(f"queues: {queues} must be a power of two, at most {most}")
+    if not 1 <= queues <= QUEUES or queues & (queues - 1):
+        raise ParameterError(f"queues: {queues} must be a power of two, at most {QUEUES}")
+    ports = sorted(set(wires.values()))
+    if queues > 1:
+        for port in ports:
+            if queues > (most := switch.queue_count(port)):
+                raise ParameterError(f"queues: {queues} is too many for port {port}, which has {most}")
     set_wires(switch, wires)
-    for port in sorted(set(wires.values())):
+    for port in ports:
         switch.add_entry("queues", {"port": port}, "spread", {"mask": queues - 1})
         if queues > 1 and switch.target != "bmv2":
             for queue in range(queues):
@@ -115,7 +117,6 @@ def queue_states(switch: Switch, ports: Iterable[int], queues: int = 1) -> pd.Da
 
 
 def control(
-    switch: Switch,
     wire: Wire,
     queues: Annotated[int, typer.Option(help="Queues of each egress port; more than 1 is FQ-CoDel.")] = 1,
     rate_mbps: Rate = None,
@@ -124,7 +125,7 @@ def control(
     period_s: Period = 1.0,
     duration_s: Duration = None,
     output: PollLog = None,
-) -> None:
+) -> Work:
     """Set up a switch with CoDel, and report the state of its queues."""
     wires = parse_wires(wire)
     ports = sorted(set(wires.values()))
@@ -146,7 +147,7 @@ def control(
         log.info("%d packets marked, %d dropped", states.marked.sum(), states.dropped.sum())
         append_states(states, output)
 
-    main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
+    return lambda switch: main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from cctoolkit.aqm.dualpi2 import BITS, ONE, IntegerDualPi2
 from cctoolkit.aqm.pi2 import fixed_point
 from cctoolkit.errors import ParameterError
 
-from ...common.command import run
+from ...common.command import Work, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Rate, StepLog, Wire
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires, shape_ports
@@ -135,7 +135,6 @@ _MODEL = IntegerDualPi2()
 
 
 def control(
-    switch: Switch,
     wire: Wire,
     target_ms: Annotated[float, typer.Option(help="Target delay.")] = _MODEL.target_ms,
     update_ms: Annotated[float, typer.Option(help="Update interval.")] = _MODEL.update_ms,
@@ -148,15 +147,13 @@ def control(
     buffer_packets: BufferPackets = None,
     duration_s: Duration = None,
     output: StepLog = None,
-) -> None:
+) -> Work:
     """Set up a switch with DualPI2, and run its controller."""
     wires = parse_wires(wire)
     model = IntegerDualPi2(
         target_ms=target_ms, update_ms=update_ms, alpha=alpha, beta=beta, coupling=coupling
     )
     controller = Controller(sorted(set(wires.values())), model)
-    if switch.target == "bmv2":
-        log.warning("BMv2 has no queue weights: the L queue always goes first")
 
     def start(switch: Switch) -> None:
         set_up(
@@ -171,7 +168,12 @@ def control(
     def states(switch: Switch) -> pd.DataFrame:
         return port_states(switch, controller)
 
-    pi2.run_controller(switch, controller, start, states, duration_s=duration_s, output=output)
+    def work(switch: Switch) -> None:
+        if switch.target == "bmv2":
+            log.warning("BMv2 has no queue weights: the L queue always goes first")
+        pi2.run_controller(switch, controller, start, states, duration_s=duration_s, output=output)
+
+    return work
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import typer
 from cctoolkit.aqm.ired import DELAY_SHIFT, IntegerIRed
 from cctoolkit.errors import ParameterError
 
-from ...common.command import append_states, main_loop, run
+from ...common.command import Work, append_states, main_loop, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Period, PollLog, Rate, Wire
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires, shape_ports
@@ -139,7 +139,6 @@ _MODEL = IntegerIRed()
 
 
 def control(
-    switch: Switch,
     wire: Wire,
     min_ms: Annotated[float, typer.Option(help="Average delay at which signalling starts.")] = _MODEL.min_ms,
     max_ms: Annotated[
@@ -159,7 +158,7 @@ def control(
     period_s: Period = 1.0,
     duration_s: Duration = None,
     output: PollLog = None,
-) -> None:
+) -> Work:
     """Set up a switch with iRED, and report the state of its queues."""
     wires = parse_wires(wire)
     ports = sorted(set(wires.values()))
@@ -186,7 +185,7 @@ def control(
             )  # fmt: skip
         append_states(states, output)
 
-    main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
+    return lambda switch: main_loop(switch, poll, period_s, set_up=start, duration_s=duration_s)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import typer
 
 from cctoolkit.aqm.pi2 import IntegerPi2, fixed_point, pi_step
 
-from ...common.command import main_loop, run
+from ...common.command import Work, main_loop, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Rate, StepLog, Wire
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires, shape_ports
@@ -206,7 +206,6 @@ _MODEL = IntegerPi2()
 
 
 def control(
-    switch: Switch,
     wire: Wire,
     target_ms: Annotated[float, typer.Option(help="Target delay.")] = _MODEL.target_ms,
     update_ms: Annotated[float, typer.Option(help="Update interval.")] = _MODEL.update_ms,
@@ -220,7 +219,7 @@ def control(
     buffer_packets: BufferPackets = None,
     duration_s: Duration = None,
     output: StepLog = None,
-) -> None:
+) -> Work:
     """Set up a switch with PI2, and run its controller."""
     wires = parse_wires(wire)
     model = IntegerPi2(target_ms=target_ms, update_ms=update_ms, alpha=alpha, beta=beta, coupling=coupling)
@@ -232,7 +231,9 @@ def control(
     def states(switch: Switch) -> pd.DataFrame:
         return port_states(switch, controller)
 
-    run_controller(switch, controller, start, states, duration_s=duration_s, output=output)
+    return lambda switch: run_controller(
+        switch, controller, start, states, duration_s=duration_s, output=output
+    )
 
 
 if __name__ == "__main__":

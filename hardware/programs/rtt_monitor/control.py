@@ -37,7 +37,7 @@ from cctoolkit.separation.controller import Controller, Decision, RttSeparation
 from cctoolkit.separation.meters import LONG_BYTES, TCP, UDP
 from cctoolkit.separation.router import Router
 
-from ...common.command import main_loop, run
+from ...common.command import Work, main_loop, run
 from ...common.options import Duration
 from ...common.switch import Switch
 from ...common.wires import parse_wires, set_wires
@@ -177,7 +177,7 @@ class Monitor:
         self._flows: dict[int, _Flow] = {}  # by the data plane's identifier
         self._numbers: dict[int, _Flow] = {}
         self._found: list[tuple[int, int, int, int]] = []  # time, flow, the data plane's direction, RTT
-        self._clock_ns = 0
+        self._clock_ns: int | None = None  # of the last digest
         self._read_s = self._cleared_s = math.nan
         self._owner = np.zeros(slots, np.int64)
         self._number = np.zeros(slots, np.int64)
@@ -194,6 +194,7 @@ class Monitor:
         if switch.target == "bmv2":
             switch.use_crc32(CRC32C)  # type: ignore[attr-defined]  # only BMv2 has it
         set_wires(switch, self.wires)
+        switch.use_ports({*self.before, *self.behind, *self.wires, *self.wires.values()})
         for side, ports in ((_BEFORE, self.before), (_BEHIND, self.behind)):
             for port in ports:
                 switch.add_entry("taps", {"port": port}, "tap", {"side": side})
@@ -258,8 +259,11 @@ class Monitor:
         packet = FiveTuple(
             source, destination, protocol, int(digest["source_port"]), int(digest["destination_port"])
         )
+        now_ns = int(digest["now_ns"])
+        if self._clock_ns is None:  # the switch may have been up for any time
+            self._clock_ns = now_ns
         # digests arrive almost in order; the clock's 48 bits wrap after 78 h
-        self._clock_ns += (int(digest["now_ns"]) - self._clock_ns + _CLOCK // 2) % _CLOCK - _CLOCK // 2
+        self._clock_ns += (now_ns - self._clock_ns + _CLOCK // 2) % _CLOCK - _CLOCK // 2
         flow = self._flow(packet.flow)
         if events & _BECAME_LONG:
             flow.who, flow.is_long = packet, True
@@ -426,7 +430,6 @@ def _write(folder: Path, monitor: Monitor, samples: list[pd.DataFrame]) -> None:
 
 
 def control(
-    switch: Switch,
     before: Annotated[
         list[int], typer.Option(metavar="PORT", help="Port with a tap before the router's queue.")
     ],
@@ -460,7 +463,7 @@ def control(
         typer.Option("--output", "-o", help="Folder for metrics.csv, flows.csv, rtt_samples.parquet."),
     ] = None,
     duration_s: Duration = None,
-) -> None:
+) -> Work:
     """Measure tapped flows, and assign them to a router's queues."""
     if router is not None and interface is None:
         raise ParameterError("--router: needs --interface, the bottleneck's interface")
@@ -474,8 +477,6 @@ def control(
     if router is not None and interface is not None:
         renderer = Router(router, rate_mbps, interface, ingress=ingress, udp_limit_mbps=udp_limit_mbps)
         renderer.check_queues(controller.n_queues)
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
     samples: list[pd.DataFrame] = []
 
     def polling(step: Callable[[Switch], Decision]) -> Callable[[Switch], None]:
@@ -495,18 +496,23 @@ def control(
 
         return poll
 
-    with contextlib.ExitStack() as stack:
-        emit: Callable[[str], object] = print
-        if apply is not None:
-            from ...router.junos import JunosRouter
+    def work(switch: Switch) -> None:
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            emit: Callable[[str], object] = print
+            if apply is not None:
+                from ...router.junos import JunosRouter
 
-            emit = stack.enter_context(JunosRouter(apply))
-        step = polling(separate(monitor, controller, renderer, emit))
-        try:
-            main_loop(switch, step, interval_s, set_up=monitor.set_up, duration_s=duration_s)
-        finally:
-            if output is not None:
-                _write(output, monitor, samples)
+                emit = stack.enter_context(JunosRouter(apply))
+            step = polling(separate(monitor, controller, renderer, emit))
+            try:
+                main_loop(switch, step, interval_s, set_up=monitor.set_up, duration_s=duration_s)
+            finally:
+                if output is not None:
+                    _write(output, monitor, samples)
+
+    return work
 
 
 if __name__ == "__main__":

@@ -304,6 +304,7 @@ control MonitorIngress(
     Hash<bit<32>>(HashAlgorithm_t.CRC32) sketch_crc32;
     Hash<bit<32>>(HashAlgorithm_t.CUSTOM, crc32c) sketch_crc32c;
 
+    /* Nothing else clears the digest's type, and tapped packets, which are dropped, have digests too */
     action send(PortId_t port) {
         ig_tm_md.ucast_egress_port = port;
         ig_dprsr_md.drop_ctl = 0;
@@ -312,6 +313,7 @@ control MonitorIngress(
 
     action drop() {
         ig_dprsr_md.drop_ctl = 1;
+        ig_dprsr_md.digest_type = 0;
     }
 
     table wire {
