@@ -65,6 +65,8 @@ flows[
 seen_whole = flows[(flows.protocol == 6) & (flows.packets_fwd > 0) & (flows.packets_rev > 0)]
 carried = seen_whole[["payload_fwd", "payload_rev"]].max(axis=1)
 big = seen_whole.flow_id[carried >= 0.01 * carried.max()].tolist()[:6]
+if not carried.any():
+    raise cct.errors.ParameterError("TRACE has no TCP flow with data and its ACKs; choose another capture")
 big
 
 # %% [markdown]

@@ -45,6 +45,8 @@ print(TRACE.name)
 cap = next(cct.iter_capture(TRACE, packets=2_000_000))
 LONG = 10_000_000 if cap.meta.wire_bytes > 100_000_000 else 100_000  # bytes; the paper's is the first
 metrics = capture_metrics(cap, long_bytes=LONG)
+if metrics.query("protocol == 6").rtt_ms.isna().all():
+    raise cct.errors.ParameterError("TRACE has no TCP flow with data and its ACKs; choose another capture")
 long = metrics[metrics.is_long & (metrics.protocol == 6) & metrics.rtt_ms.notna()]
 long[["flow_id", "direction", "bytes", "rtt_ms", "latest_rtt_ms"]].round(2)
 
@@ -259,8 +261,9 @@ fourth = run_test(4)
 
 # %% [markdown]
 # Fairness by itself does *not* shorten the mean completion time: on a full link, a flow that is slowed down in favour
-# of another finishes later, and the net gain depends on the sample of transfers. What several queues do is to treat
-# large transfers alike: see `jain_of_slowdown`.
+# of another finishes later, and the net gain depends on the sample of transfers. At 1 Gbit/s, several queues also slow
+# CUBIC's transfers down more equally (test 8 in `docs/separation.md`); with the few transfers here, `jain_of_slowdown`
+# need not show it.
 #
 # Where does CUBIC's gain come from? `cct experiment rtt-separation --test 8` changes one thing at a time, and
 # `docs/separation.md` has the table: the gain of a separate queue for new flows and a short one for long flows, of four
@@ -338,7 +341,7 @@ print(
 # %% [markdown]
 # ### Exercise 3
 #
-# Algorithm 1 gets stuck. Find three RTTs and a k for which its GVF is far from the best.
+# Algorithm 1 gets stuck. Find three RTTs and a k for which it does not find the best classes.
 #
 # <details><summary>Hint</summary>
 #

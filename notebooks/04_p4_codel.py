@@ -36,7 +36,8 @@ FAST = cct.lessons.fast()  # fewer seeds: for a quick look, not for results
 #
 # One TCP flow uses a link of 100 Mbit/s with CoDel, a target of 5 ms and an interval of 100 ms. CoDel looks at each
 # packet that leaves: has it waited longer than the target, and so have all others in the last interval? Then it drops
-# one. If this does not help, it drops the next one sooner: after $100/\sqrt{2}$ ms, after $100/\sqrt{3}$ ms, and so on.
+# one. If this does not help, it drops another one after 100 ms, then after $100/\sqrt{2}$ ms, $100/\sqrt{3}$ ms, and so
+# on.
 
 # %%
 one = cct.simulate(
@@ -329,9 +330,8 @@ pd.DataFrame(
 # %% [markdown]
 # ### Exercise 2
 #
-# UDP at 105 Mbit/s sends 413 packets a second too many. CoDel's *n*-th drop comes $100/\sqrt{n}$ ms after the
-# previous one. Calculate the `count` that gives 413 drops per second, and how long it takes to get there. Then simulate
-# it.
+# UDP at 105 Mbit/s sends 413 packets a second too many. CoDel's drop *n* + 1 comes $100/\sqrt{n}$ ms after drop *n*.
+# Calculate the `count` that gives 413 drops per second, and how long it takes to get there. Then simulate it.
 #
 # <details><summary>Hint</summary>
 #

@@ -185,10 +185,11 @@ slots = duckdb.sql(f"""
     where capture = '{one.capture}' and flow_id = {one.flow_id} order by slot
 """).df()
 figure = style.figure()
-figure.add_scatter(x=slots.second, y=slots.in_bytes, name="sent in a slot (bytes)")
-figure.add_scatter(x=slots.second, y=slots.bytes_in_flight, name="in flight (bytes)")
+figure.add_scatter(x=slots.second, y=slots.in_bytes, name="sent in a slot")
+figure.add_scatter(x=slots.second, y=slots.bytes_in_flight, name="in flight")
 figure.update_layout(
     xaxis_title="second of the capture",
+    yaxis_title="bytes",
     title=f"{one.src} to {one.dst}, port {one.dport}",
 )
 

@@ -53,9 +53,9 @@ def filter_command(
     from .filtering import filter_capture
 
     n = filter_capture(capture, output, selection, snaplen=snaplen, tunnel=tunnel)
-    say_beside(output)(f"wrote {plural(n, 'packet')} to {output}")
     if not n:
         end_without_packets(capture, selection)
+    say_beside(output)(f"wrote {plural(n, 'packet')} to {output}")
 
 
 @fetch.command("mawi")

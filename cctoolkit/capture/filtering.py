@@ -7,11 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from .._support.atomic import is_same_file
+from .._support.terminal import is_standard_output
 from ..errors import CaptureFormatError, ParameterError
 from .model import Capture
 from .pcap import MAX_FRAME_BYTES
@@ -86,7 +88,8 @@ def filter_capture(
     path : path
         Capture to read; a pipe, as standard input (``"-"``) may be, is first copied to a temporary file.
     out : path
-        Capture to write; the name sets format and compression, as for :class:`PcapWriter`. Times have nanoseconds.
+        Capture to write; the name sets format and compression, as for :class:`PcapWriter`. Times have nanoseconds. If
+        no packet is selected, no file is written; standard output (``"-"``) or a pipe gets a capture without packets.
     selection : Selection
         Which packets to copy.
     snaplen : int, optional
@@ -163,6 +166,6 @@ def filter_capture(
                 frames.wirelen[rows],
                 frames.link_type[rows],
             )
-        if writer is None:
+        if writer is None and (is_standard_output(out) or Path(out).is_fifo()):  # whose reader waits
             stack.enter_context(PcapWriter(out, **options))
     return len(numbers)

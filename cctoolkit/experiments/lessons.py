@@ -85,8 +85,8 @@ def compare_prediction(
     Returns
     -------
     DataFrame
-        One row per quantity, in the order of `measured`: ``you said``, ``measured``, and ``verdict``: for numbers, how
-        many times too high or too low (right within 10 %); for words, whether they are equal, ignoring case.
+        One row per quantity, in the order of `measured`: ``you said``, ``measured``, and ``verdict``: for numbers, by
+        which factor they are too high or too low (right within 10 %); for words, whether they are equal, ignoring case.
 
     Raises
     ------
@@ -101,8 +101,8 @@ def compare_prediction(
     --------
     >>> measured = {"mean delay, ms": 41.0, "fairer": "codel"}
     >>> print(cct.lessons.compare_prediction({"mean delay, ms": 20, "fairer": "CoDel"}, measured).verdict.to_string())
-    mean delay, ms    2.0 times too low
-    fairer                        right
+    mean delay, ms    too low by a factor of 2.0
+    fairer                                 right
     """
     import pandas as pd
 
@@ -130,8 +130,8 @@ def _judged(name: str, predicted: float | str | None, found: float | str) -> tup
     elif predicted * found <= 0:
         verdict = "too high" if predicted > found else "too low"
     else:
-        times = max(predicted / found, found / predicted)
-        verdict = f"{times:.1f} times too {'high' if predicted > found else 'low'}"
+        factor = max(predicted / found, found / predicted)
+        verdict = f"too {'high' if predicted > found else 'low'} by a factor of {factor:.1f}"
     return _shown(predicted), _shown(found), verdict
 
 

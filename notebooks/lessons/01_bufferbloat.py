@@ -82,7 +82,7 @@ cct.lessons.compare_prediction(
 )
 
 # %% [markdown]
-# The larger buffer brings the upload nothing and makes everyone wait nine times as long. The call needs 0.1 of the
+# The larger buffer gains the upload nothing and makes everyone wait nine times as long. The call needs 0.1 of the
 # line's 10 Mbit/s, but its packets wait in the same queue.
 #
 # ## Watch it fill
@@ -175,7 +175,7 @@ pd.DataFrame({name: run.summary() for name, run in runs.items()}).loc[
 ].round(1)
 
 # %% [markdown]
-# The upload pays a twentieth of its rate for this: it had to slow down now and then, and the line ran empty once.
+# The upload pays about a twentieth of its rate: with so short a queue, the line is idle for a moment again and again.
 #
 # It works on a real router, too: `bufferbloat-codel` is the same traffic with CoDel. Here are its downloads:
 

@@ -53,7 +53,7 @@ cct.plot.queue(run)
 
 # %% [markdown]
 # The dotted line is the drop probability: it rises with the queue and makes it shrink again. RED worked in 1993: a few
-# milliseconds of queue, where tail drop would have 300.
+# milliseconds of queue, where tail drop would have over 200.
 #
 # ## Predict
 #
@@ -99,6 +99,9 @@ table[["mean_delay_ms", "utilisation", "drop_share"]].round(3)
 # RED counts packets. Thirty packets are 18 ms at 20 Mbit/s, 73 ms at 5 and 7 ms at 50: too late on the one link, too
 # early on the other. And it is not only the rate: the number of flows and their RTTs shift the right thresholds, too.
 # There are five parameters to set and nobody to set them, so routers shipped with RED turned off.
+#
+# At 5 Mbit/s CoDel, too, is above its target: four flows with small windows need frequent drops, and its law reaches
+# that rate slowly. A target is not a guarantee.
 #
 # ## CoDel, 2012: drop by the time packets waited
 #
@@ -263,16 +266,17 @@ cct.plot.queue({f"{ms} ms": cct.simulate(office(cct.aqm.Pie(burst_ms=ms), second
 # %% [markdown]
 # ## Questions
 #
-# - RED, CoDel and PIE all drop packets on purpose. With tail drop fewer were dropped in lesson 1. Why is that no
-#   argument?
+# - RED, CoDel and PIE all drop packets on purpose, although there is room. Why is that better than waiting until the
+#   buffer is full?
 # - CoDel decides when a packet leaves, RED and PIE when it arrives. Which of them learns sooner that a flow has slowed
 #   down? Which can be built into a switch that only knows lengths?
 # - With a packet of 12 000 bits on a link of 1 Mbit/s, can CoDel hold 5 ms?
 # - Why does an AQM not make flows' shares fair? (Lesson 5 measures it.)
 
 # %% [markdown] tags=["solution"]
-# - A drop is a message. What counts for the application is when its data arrives; TCP repairs a loss in a round trip,
-#   and with tail drop that round trip is half a second long.
+# - A drop is a message, and TCP slows down only when it gets one. An early one costs a retransmission after a short
+#   round trip. A full buffer sends it only after everyone has waited behind hundreds of packets, and the
+#   retransmission has to wait behind them, too.
 # - CoDel: the delay of the packet at the head reflects the queue now; the packet at the tail will show it only after it
 #   has waited. But an earlier signal is better, too, and dropping on arrival costs no memory bandwidth, which is why
 #   hardware favours PIE.

@@ -105,7 +105,7 @@ except cct.AlgorithmError as mistake:
 #
 # The first two factors are Kleinrock's *power* (1979). The third is there because starving all flows but one also keeps
 # a queue short. A score of 1 is a full link without a queue, evenly shared. Among the seven below, which places will
-# `Mine` and CoDel take? Which one will be last?
+# `Mine` and CoDel take, from `"1st"` to `"7th"`? Which one will be last?
 
 # %%
 prediction = {"place of Mine": None, "place of CoDel": None, "last": None}
@@ -120,13 +120,14 @@ aqms = {
     "DualPI2": "dualpi2",
     "FQ-CoDel": "fq_codel",
 }
+PLACES = ["1st", "2nd", "3rd", "4th", "5th", "6th", "7th"]
 results = cct.league(aqms, seeds=1 if FAST else 3)
 table = cct.standings(results)
 cct.lessons.compare_prediction(
     prediction,
     {
-        "place of Mine": int(table["rank"]["Mine"]),
-        "place of CoDel": int(table["rank"]["CoDel"]),
+        "place of Mine": PLACES[table["rank"]["Mine"] - 1],
+        "place of CoDel": PLACES[table["rank"]["CoDel"] - 1],
         "last": table.index[-1],
     },
 )
@@ -205,7 +206,8 @@ cct.league({"Impatient": Impatient(), "CoDel": "codel"}, seeds=1).round(3)
 
 # %% [markdown] tags=["solution"]
 # Sharing, and keeping the link full. A 6 ms burst loses its whole tail: its sender pays for everyone, and several flows
-# are hit at the same moment and back off together. (L4S senders are made for marks like these: lesson 4.)
+# are hit at the same moment and back off together. (L4S senders are made for marks like these: lesson 4.) Its mean
+# score is still higher than CoDel's: the score rewards its short queue more than it punishes this.
 
 # %% [markdown]
 # ### Exercise 2

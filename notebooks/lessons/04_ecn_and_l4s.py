@@ -56,7 +56,7 @@ pd.DataFrame({f"ECN {name}": run.summary() for name, run in runs.items()}).loc[c
 # ## Many small signals
 #
 # DCTCP (RFC 8257) turned that around, and TCP Prague brings it to the Internet: mark *every* packet that waited longer
-# than a very short time, and let the sender reduce its rate by the *share* of marked packets: a few marks, a few
+# than a very short time, and let the sender reduce its rate by half the *share* of marked packets: a few marks, a few
 # percent. Signals are so frequent that the sender tracks the queue closely. That is **L4S**, low latency, low loss, and
 # scalable throughput (RFC 9330).
 
@@ -71,8 +71,8 @@ cct.plot.window(alone["Prague"], flows=[0]).update_layout(title_text="Prague: ma
 # %% [markdown]
 # Look at the lower panels: CUBIC's RTT swings between 20 and 40 ms, Prague's stays at 20.
 #
-# Why doesn't everyone do this? Because a sender that reacts so gently wins against one that halves its rate. In one
-# queue with CoDel:
+# Why doesn't everyone do this? Because a sender that reacts so gently wins against one that gives up 30 % at a signal.
+# In one queue with CoDel:
 
 # %%
 mixed = cct.simulate(link("codel", prague, cubic))
@@ -142,7 +142,7 @@ from ipywidgets import FloatSlider, IntSlider, interact
 )
 def coupled(k: float, cubic_rtt_ms: int):
     run = cct.simulate(
-        link(cct.aqm.DualPi2(coupling=k), prague, cct.Flow("cubic", rtt_ms=cubic_rtt_ms), seconds=8)
+        link(cct.aqm.DualPi2(coupling=k), prague, cct.Flow("cubic", rtt_ms=cubic_rtt_ms), seconds=30)
     )
     share = run.flows.goodput_mbps[0] / run.flows.goodput_mbps.sum()
     return cct.plot.goodput(run).update_layout(title_text=f"k = {k:g}: Prague gets {share:.0%}")
@@ -150,11 +150,12 @@ def coupled(k: float, cubic_rtt_ms: int):
 
 # %% [markdown]
 # RFC 9332 recommends k = 2. It makes *windows* equal, not rates: a flow's rate is its window over its round-trip time,
-# and the classic flow's contains 15 ms of queue. So Prague gets a little more here, and a CUBIC flow with a long RTT
-# gets much less: that is the subject of lesson 5, and no coupling cures it.
+# and the classic flow's contains 15 ms of queue. So Prague gets more here (with equal base RTTs, the two are even only
+# above k = 3), and a CUBIC flow with a long RTT gets much less: that is the subject of lesson 5, and no coupling cures
+# it.
 #
-# What does a real kernel do? Here are two captures of Linux's DualPI2, one with CUBIC alone, one with DCTCP as the
-# scalable flow.
+# What does a real kernel do? Here are two captures of Linux's DualPI2: one with two CUBIC flows, one with a CUBIC flow
+# and DCTCP as the scalable one. The link has 6 Mbit/s: one packet takes 2 ms.
 
 # %%
 found = {}
@@ -163,14 +164,14 @@ for name in ("aqm-dualpi2", "aqm-dualpi2-l4s"):
     waits = cct.queue_delay(real.ingress, real.egress)
     waits["flow"] = waits.flow_id.map(real.labels.set_index("flow_id").cca.replace("", "udp"))
     found[name] = (waits.groupby("flow").delay_ns.median() / 1e6).astype(float)
-pd.DataFrame(found).rename_axis("median wait, ms").round(1)
+pd.DataFrame(found).dropna(how="all").rename_axis("median wait, ms").round(1)
 
 # %% [markdown]
 # ## Exercises
 #
 # ### Exercise 1
 #
-# Ten Prague and ten CUBIC flows instead of one each: does L4S keep its millisecond? Do the shares stay even?
+# Ten Prague and ten CUBIC flows instead of one each: does L4S keep its millisecond? How do the shares change?
 #
 # <details><summary>Hint</summary>
 #

@@ -93,7 +93,9 @@ print(f"retransmitted: {flows.retransmitted.sum()}, reordered: {flows.reordered.
 # %%
 rtt = cct.rtt_samples(cap)
 tcp = flows[flows.protocol == 6]
-largest = next(int(f) for f in tcp.flow_id if (rtt.flow_id == f).sum() >= 5)
+largest = next((int(f) for f in tcp.flow_id if (rtt.flow_id == f).sum() >= 5), None)
+if largest is None:
+    raise cct.errors.ParameterError("TRACE has no TCP flow with data and its ACKs; choose another capture")
 bulk = rtt[rtt.flow_id == largest]
 bulk = bulk[bulk.direction == bulk.direction.mode()[0]].rtt_ns  # of the direction that carries the data
 cct.lessons.compare_prediction(
