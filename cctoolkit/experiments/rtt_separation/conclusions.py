@@ -547,7 +547,7 @@ def test_11(tables: Tables) -> list[Statement]:
     statements = [
         Statement(
             "test 11",
-            f"{OURS}BBR, RTTs 5 ms apart: the flow with the short RTT gets the paper's {printed:g} or less with a "
+            f"{OURS}BBR, RTTs 5 ms apart, one stream each: the flow with the short RTT gets the paper's {printed:g} or less with a "
             f"buffer of {most:g} ms, but not with one of {smallest:g} ms",
             _list({f"{buffer:g} ms": value for buffer, value in bbr.items()}),
             bool(bbr[most] <= printed < bbr[smallest]),
@@ -660,7 +660,7 @@ def scaling(tables: Tables) -> list[Statement]:
         Statement(
             "scaling",
             f"{OURS}nearly all flows have a sample and are put into their class (at least 0.99 of them)",
-            f"{table.accuracy.min():.3f} or more",
+            f"at least {table.accuracy.min():.3f}",
             bool(table.accuracy.min() >= 0.99),
         ),
     ]
