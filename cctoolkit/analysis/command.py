@@ -54,7 +54,7 @@ def rtt(
 ) -> None:
     """Measure round-trip times by flow and direction.
 
-    Times of samples count from the first packet of the file, as --start and --stop do.
+    Times of samples count from the first IP packet of the file, as --start and --stop do.
 
     Examples: `cct rtt trace.pcap.gz --method handshake`, `cct rtt trace.pcap.gz --samples -o rtt.parquet`
     """

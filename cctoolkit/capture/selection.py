@@ -54,7 +54,7 @@ class Selection:
     protocol : str or int, optional
         ``"tcp"``, ``"udp"``, … or an IP protocol number.
     start_s, stop_s : float, optional
-        Time since the first packet of the capture in s: ``start_s <= t < stop_s``.
+        Time since the first IP packet of the capture in s: ``start_s <= t < stop_s``.
 
     Raises
     ------
