@@ -552,8 +552,8 @@ class RttSeparation(Controller):
     - Buffers are BDP/sqrt(N), with the mean RTT of the class, its number of flows and its share of the link.
     - UDP flows are a single rule for a router, by protocol.
 
-    The paper's rules make some traffic less fair than a single queue does (``docs/separation.md``, "When separation pays").
-    With ``guard=True``, four rules limit that harm:
+    The paper's rules make some traffic less fair than a single queue does (``docs/separation.md``, "When separation
+    pays"). With ``guard=True``, four rules limit that harm:
 
     - Queue 0 counts all of its TCP flows with a known RTT, so those that are not long yet get their share. (By default
       it counts at most as many as there are long ones.)

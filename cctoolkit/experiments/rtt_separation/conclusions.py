@@ -547,8 +547,8 @@ def test_11(tables: Tables) -> list[Statement]:
     statements = [
         Statement(
             "test 11",
-            f"{OURS}BBR, RTTs 5 ms apart, one stream each: the flow with the short RTT gets the paper's {printed:g} or less with a "
-            f"buffer of {most:g} ms, but not with one of {smallest:g} ms",
+            f"{OURS}BBR, RTTs 5 ms apart, one stream each: the flow with the short RTT gets the paper's {printed:g} or "
+            f"less with a buffer of {most:g} ms, but not with one of {smallest:g} ms",
             _list({f"{buffer:g} ms": value for buffer, value in bbr.items()}),
             bool(bbr[most] <= printed < bbr[smallest]),
         )
