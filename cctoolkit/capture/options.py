@@ -78,7 +78,9 @@ def _selection(
     start: Annotated[
         float | None,
         typer.Option(
-            metavar="S", help="Start, in seconds from the first IP packet of the file.", rich_help_panel=_PANEL
+            metavar="S",
+            help="Start, in seconds from the first IP packet of the file.",
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     stop: Annotated[
