@@ -51,7 +51,7 @@ def rates(packets: Packets, bin_ns: int) -> list[dict[str, int]]:
 def acknowledged(packets: Packets, way: Way) -> tuple[list[tuple[int, int]], bool]:
     """Time and number of payload bytes newly acknowledged of a way, and whether any ACK was seen."""
     base: int | None = None  # from here, or from the last ACK, it is counted
-    by_ack = has_begun = from_syn = False
+    by_ack = has_begun = has_data = from_syn = answered = False
     fin: int | None = None
     highest: int | None = None
     steps = []
@@ -65,10 +65,13 @@ def acknowledged(packets: Packets, way: Way) -> tuple[list[tuple[int, int]], boo
                 end = begin_of(p) + p["payload_bytes"]
                 highest = end if highest is None else highest + max(ahead(end, highest), 0)
             from_syn |= bool(p["tcp_flags"] & SYN)
+            has_data |= p["payload_bytes"] > 0
             if p["tcp_flags"] & FIN:
                 fin = begin_of(p) + p["payload_bytes"]
-        elif p["tcp_flags"] & ACK and not p["tcp_flags"] & RST:
-            if highest is not None and ahead(p["ack"], highest) > 2**20:
+            continue
+        answered |= bool(p["tcp_flags"] & SYN)
+        if p["tcp_flags"] & ACK and not p["tcp_flags"] & RST:
+            if highest is not None and (has_data or not answered) and ahead(p["ack"], highest) > 2**20:
                 continue  # of another connection
             if base is None:
                 base = p["ack"]

@@ -126,6 +126,16 @@ def test_an_ack_from_nowhere_delivers_nothing():
     assert metrics.goodput(packets([{"ts_ns": 0, "payload_bytes": 10}, *acks])).goodput_bytes.sum() == 10
 
 
+def test_goodput_of_a_capture_without_the_data():
+    """A filter kept the handshake and the ACKs: they tell it, however far beyond what was seen."""
+    rows = [
+        {"ts_ns": 0, "tcp_flags": 2, "seq": 99},
+        {"ts_ns": 1, "direction": 1, "tcp_flags": 18, "ack": 100},
+    ]
+    rows += [{"ts_ns": k, "direction": 1, "ack": 100 + k * 500_000} for k in range(2, 10)]
+    assert metrics.goodput(packets(rows)).goodput_bytes.sum() == 9 * 500_000
+
+
 @pytest.mark.parametrize("old", [500_000_000, 50_000, -500_000, 2_500_000_000])
 def test_what_a_host_says_of_an_earlier_connection_counts_for_nothing(old):
     """It answers the SYN with an ACK of that one, and gets a RST (RFC 9293, section 3.5.1); the SYN is sent again."""

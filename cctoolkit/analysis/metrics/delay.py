@@ -334,8 +334,8 @@ def queue_loss(
         in), for the flows and directions that cross the queue, while both taps record. Packets other than TCP segments
         are counted, not matched: losses are those that came in minus those that left, including any still in the queue
         at the end; they are left out where the egress capture begins later than packets wait (and than a quarter of a
-        second). How long they wait, TCP
-        segments say; without any, the times by which the egress capture begins and ends later, if that is likely.
+        second). How long they wait, TCP segments say; without any, the times by which the egress capture begins and
+        ends later, if that is likely.
 
     See Also
     --------

@@ -30,12 +30,12 @@ _STATE = np.dtype(
         ("end", np.uint32),  # highest sequence number sent
         ("ack", np.uint32),  # highest acknowledged
         ("fin", np.uint32),  # sequence number of the FIN
-        ("seen", np.uint32),  # bits: HAS_CELL, HAS_END, HAS_ACK, ACKED, HAS_FIN, HAS_SYN
+        ("seen", np.uint32),  # bits: HAS_CELL, HAS_END, HAS_ACK, ACKED, HAS_FIN, HAS_SYN, HAS_DATA
         ("hole", np.int64),  # bytes below `end` that were not seen
     ]
 )
 _CELL = np.dtype([(name, np.int64) for name in ("way", "bin", "packets", "wire", "unique", "acked")])
-_HAS_CELL, _HAS_END, _HAS_ACK, _ACKED, _HAS_FIN, _HAS_SYN = 1, 2, 4, 8, 16, 32
+_HAS_CELL, _HAS_END, _HAS_ACK, _ACKED, _HAS_FIN, _HAS_SYN, _HAS_DATA = (1 << i for i in range(7))
 _BATCH = 1 << 18  # packets per kernel call: bounds the memory for new cells
 
 
@@ -139,6 +139,8 @@ def _collect(
             if not state.seen & _HAS_ACK:  # acknowledged bytes are counted from the first byte seen
                 state.seen |= _HAS_ACK
                 state.ack = begin & 0xFFFFFFFF
+        if p != 0:
+            state.seen |= _HAS_DATA
         if flags & SYN:
             state.seen |= _HAS_SYN
         if flags & FIN:
@@ -147,7 +149,9 @@ def _collect(
         if flags & (ACK | RST) == ACK:
             other = states[way ^ np.uint64(1)]
             a = np.int64(ack[i])
-            if other.seen & _HAS_END and is_foreign(a, np.int64(other.end)):
+            # a capture without the data is believed from the answer to the SYN on
+            is_checked = other.seen & _HAS_END and (other.seen & _HAS_DATA or not state.seen & _HAS_SYN)
+            if is_checked and is_foreign(a, np.int64(other.end)):
                 continue
             if not other.seen & _HAS_ACK:
                 other.seen |= _HAS_ACK | _ACKED
