@@ -73,9 +73,7 @@ def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        began_s = waiting_s()
-        wrong = watched(net, folder, first_port=5201 + 10 * attempt)
-        waited_s = waiting_s() - began_s
+        wrong, waited_s = watched(net, folder, first_port=5201 + 10 * attempt)
         if not wrong:
             return
     if waited_s > 0.15 * WATCHED_S:
@@ -83,8 +81,8 @@ def test_flows_are_named_in_flight(net: Network, tmp_path: Path) -> None:
     assert not wrong
 
 
-def watched(net: Network, folder: Path, first_port: int) -> list[str]:
-    """Start a flow of each kind, watch all for `WATCHED_S`, and return what is not as it should be."""
+def watched(net: Network, folder: Path, first_port: int) -> tuple[list[str], float]:
+    """Start a flow of each kind, watch all for `WATCHED_S`; what is not as it should be, and the wait meanwhile."""
     model: Any = load_classifier()
     window = round(max(ms for ms in model.windows_ms if ms <= 3000))
     ports = {first_port + i: cca for i, cca in enumerate(CCAS)}
@@ -94,6 +92,7 @@ def watched(net: Network, folder: Path, first_port: int) -> list[str]:
         time.sleep(1)
     time.sleep(5)
     slots, names = [], []
+    began_s = waiting_s()
     with (
         net.capture(folder, "in0", "out0") as paths,
         net.inside("R"),
@@ -104,6 +103,7 @@ def watched(net: Network, folder: Path, first_port: int) -> list[str]:
             slots.append(update.slots)
             if update.flows is not None:
                 names.append(update.flows)
+    waited_s = waiting_s() - began_s
     for sender in senders:
         sender.terminate()
         sender.wait()
@@ -143,7 +143,7 @@ def watched(net: Network, folder: Path, first_port: int) -> list[str]:
             wrong.append(f"{ports[port]} has no name: {in_time.limited_by}")
         if (in_time.cca == "bbr") != (ports[port] == "bbr"):
             wrong.append(f"{ports[port]} is {in_time.cca}")
-    return wrong
+    return wrong, waited_s
 
 
 def waiting_s() -> float:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from .switch import Exact, Key, Lpm, Range, Switch, SwitchError, SwitchGoneError, Ternary, check_shape
+from .wires import pipe_of
 
 __all__ = ["BfrtSwitch"]
 
@@ -184,7 +185,7 @@ class BfrtSwitch(Switch):
         SwitchError
             The ports are in different pipes.
         """
-        by_pipe = {_pipe_of(port): port for port in sorted(ports, reverse=True)}
+        by_pipe = {pipe_of(port): port for port in sorted(ports, reverse=True)}
         if self._pipe_is_given or not by_pipe:
             return
         if len(by_pipe) > 1:
@@ -591,7 +592,7 @@ class BfrtSwitch(Switch):
             fields.append(gc.DataTuple(field, **{kind: value}))
         keys = at.make_key([gc.KeyTuple(f, _fitting(v, 32, f"port {port}")) for f, v in key.items()])
         # queues are numbered per pipe; these tables do not accept "all pipes"
-        pipe = self._all if "dev_port" in key else gc.Target(device_id=0, pipe_id=_pipe_of(port))
+        pipe = self._all if "dev_port" in key else gc.Target(device_id=0, pipe_id=pipe_of(port))
         with self._calls(f"port {port}: {name}"):
             at.entry_mod(pipe, [keys], [at.make_data(fields, action)])
 
@@ -636,10 +637,6 @@ def _import_client() -> Any:
     for name in ("bfruntime_grpc_client", "bfruntime_parse"):  # they log each request
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return found
-
-
-def _pipe_of(port: int) -> int:
-    return port >> 7
 
 
 def _full_name(names: Iterable[str], name: str) -> str | None:

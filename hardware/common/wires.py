@@ -8,10 +8,15 @@ from cctoolkit.errors import ParameterError
 
 from .switch import Switch
 
-__all__ = ["PORTS", "parse_wires", "set_wires", "shape_ports"]
+__all__ = ["PORTS", "parse_wires", "pipe_of", "set_wires", "shape_ports"]
 
 #: A port's number has 9 bits.
 PORTS = 512
+
+
+def pipe_of(port: int) -> int:
+    """The pipe of a Tofino that has a port."""
+    return port >> 7
 
 
 def set_wires(switch: Switch, wires: Mapping[int, int]) -> None:

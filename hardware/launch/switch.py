@@ -40,7 +40,7 @@ from cctoolkit.testbed import run_testbed
 
 from .. import build
 from ..common.experiment import Experiment
-from ..common.wires import PORTS
+from ..common.wires import PORTS, pipe_of
 from . import physical, simple_switch
 
 __all__ = ["between_namespaces", "experiment", "main"]
@@ -196,7 +196,7 @@ def _ports(text: str) -> tuple[int, int]:
         raise ParameterError(f"--ports: {text!r} must be IN,OUT, two numbers") from None
     if not (0 <= first < PORTS and 0 <= second < PORTS) or first == second:
         raise ParameterError(f"--ports: {text!r} must be two different ports from 0 to {PORTS - 1}")
-    if first >> 7 != second >> 7:
+    if pipe_of(first) != pipe_of(second):
         raise ParameterError(
             f"--ports: {first} and {second} are in different pipes, each with registers of its own: "
             "use ports of one pipe"

@@ -32,7 +32,7 @@ from cctoolkit.errors import ParameterError
 from ...common.command import Work, main_loop, run
 from ...common.options import Duration, FrameBytes, Period, PollLog, Wire
 from ...common.switch import Lpm, Switch, SwitchError
-from ...common.wires import PORTS, parse_wires, set_wires
+from ...common.wires import PORTS, parse_wires, pipe_of, set_wires
 from .constants import AGGREGATES, MODEL, NUMBER, PROFILES, TOFINO_MODEL
 
 __all__ = [
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 _WORD = 1 << 32
 NOTIFICATION_BYTES = 64
 #: In pipe 0; each further pipe's is 128 higher.
-RECIRCULATIONPORTS = {"tofino": 68, "tofino2": 6}
+RECIRCULATION_PORTS = {"tofino": 68, "tofino2": 6}
 #: In addition to the length in the IP header: Ethernet, and IPv6's own header, which IPv6's length excludes.
 HEADER_BYTES, IPV6_HEADER_BYTES = 14, 54
 
@@ -297,8 +297,8 @@ def _equation_2(link: Link) -> dict[str, int]:
 
 
 def _route_notifications(switch: Switch, domain: Domain, recirculation_port: int | None) -> None:
-    first = RECIRCULATIONPORTS[switch.target] if recirculation_port is None else recirculation_port
-    for pipe in sorted({port >> 7 for port in domain.wires}):
+    first = RECIRCULATION_PORTS[switch.target] if recirculation_port is None else recirculation_port
+    for pipe in sorted({pipe_of(port) for port in domain.wires}):
         port = first + (pipe << 7)
         if port in domain.wires or port in domain.wires.values():
             raise ParameterError(f"wires: port {port} is reserved for notifications")

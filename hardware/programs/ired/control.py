@@ -23,7 +23,7 @@ from cctoolkit.errors import ParameterError
 from ...common.command import Work, append_states, main_loop, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Period, PollLog, Rate, Wire
 from ...common.switch import Switch
-from ...common.wires import parse_wires, set_wires, shape_ports
+from ...common.wires import parse_wires, pipe_of, set_wires, shape_ports
 from .constants import QUEUES, red_entries
 
 __all__ = ["clear", "queue_states", "set_probabilities", "set_up"]
@@ -82,7 +82,7 @@ def set_up(
         switch.mirror_session(1, _BMV2_PORT)
     else:
         first = RECIRCULATION_PORTS[switch.target] if recirculation_port is None else recirculation_port
-        for pipe in sorted({port >> 7 for port in wires}):
+        for pipe in sorted({pipe_of(port) for port in wires}):
             port = first + (pipe << 7)
             if port in wires or port in wires.values():
                 raise ParameterError(f"--wire: port {port} is reserved for notifications")
