@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
+import gc
 import gzip
 import json
 import os
@@ -25,6 +27,7 @@ from tools import alive
 
 import cctoolkit as cct
 from cctoolkit import cli
+from cctoolkit.batch.cluster import connected
 from cctoolkit.batch.dataset import Dataset
 from cctoolkit.batch.piece import compute_piece
 from cctoolkit.batch.run import BatchResult, run_batch

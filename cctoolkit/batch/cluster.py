@@ -79,6 +79,8 @@ def connected(
             )
             stack.enter_context(cluster)
             client = stack.enter_context(distributed.Client(cluster))
+        # a stream that waits to send when the loop ends leaves a future behind, of which asyncio would complain
+        client.loop.asyncio_loop.set_exception_handler(lambda loop, context: None)
         yield client, Memory(limit)
 
 
