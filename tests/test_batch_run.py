@@ -91,6 +91,19 @@ def test_a_batch_in_this_process(tmp_path: Path) -> None:
     assert len(list((out / "manifests").glob("*.json"))) == 3
 
 
+@slow
+def test_what_dasks_loop_leaves_behind_is_not_heard_of(caplog: pytest.LogCaptureFixture) -> None:
+    """A stream that is waiting to send when the loop ends leaves a future whose timeout nobody fetches."""
+
+    async def leave() -> None:
+        asyncio.get_running_loop().create_future().set_exception(TimeoutError("Timeout"))
+
+    with connected(None, None, None) as (client, _memory):
+        client.sync(leave)
+    gc.collect()
+    assert caplog.text == ""
+
+
 @pytest.mark.slow
 def test_it_goes_on_within_a_capture(tmp_path: Path) -> None:
     """Some blocks are there, from a driver that was killed: the others are computed, those are not."""
