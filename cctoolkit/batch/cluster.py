@@ -79,8 +79,9 @@ def connected(
             )
             stack.enter_context(cluster)
             client = stack.enter_context(distributed.Client(cluster))
+        loop: Any = client.loop
         # a stream that waits to send when the loop ends leaves a future behind, of which asyncio would complain
-        client.loop.asyncio_loop.set_exception_handler(lambda loop, context: None)
+        loop.asyncio_loop.set_exception_handler(lambda loop, context: None)
         yield client, Memory(limit)
 
 
