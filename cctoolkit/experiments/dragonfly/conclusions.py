@@ -60,7 +60,14 @@ def _near(figure: int, setting: str, what: str, found: float) -> Statement:
 
 
 def _list(values: Mapping[Any, float], sign: bool = False) -> str:
-    return ", ".join(f"{value:{'+' if sign else ''}.2f} at {ms:g} ms" for ms, value in values.items())
+    """The values by window length; with signs, a difference too small for two decimals keeps its sign and its size."""
+
+    def text(value: float) -> str:
+        if not sign:
+            return f"{value:.2f}"
+        return f"{value:+.2f}" if abs(value) >= 0.005 else f"{value:+.1g}"
+
+    return ", ".join(f"{text(value)} at {ms:g} ms" for ms, value in values.items())
 
 
 def cbiq(tables: Tables) -> list[Statement]:
