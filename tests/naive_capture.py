@@ -182,12 +182,16 @@ def _interface(body: bytes, order: str) -> Interface:
 # ---- Frames ----------------------------------------------------------------------------------------------------------
 
 
-class Window:
-    """The captured bytes from some header on, and how many there were on the wire."""
+UNBOUNDED = 1 << 40
 
-    def __init__(self, data: bytes, wire_bytes: int) -> None:
+
+class Window:
+    """The captured bytes from some header on, and how many there were on the wire, here and in later fragments."""
+
+    def __init__(self, data: bytes, wire_bytes: int, here_bytes: int = UNBOUNDED) -> None:
         self.data = data
         self.wire_bytes = wire_bytes
+        self.here_bytes = min(here_bytes, wire_bytes)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -202,12 +206,16 @@ class Window:
             raise Cut
 
     def behind(self, size: int) -> Window:
-        return Window(self.data[size:], self.wire_bytes - size)
+        return Window(self.data[size:], self.wire_bytes - size, self.here_bytes - size)
 
     def clipped(self, wire_bytes: int) -> Window:
         """No longer than `wire_bytes`, neither on the wire nor captured."""
         wire_bytes = min(wire_bytes, self.wire_bytes)
-        return Window(self.data[: max(wire_bytes, 0)], wire_bytes)
+        return Window(self.data[: max(wire_bytes, 0)], wire_bytes, self.here_bytes)
+
+    def going_on(self) -> Window:
+        """Followed by later fragments, nobody knows how many."""
+        return Window(self.data, UNBOUNDED, self.here_bytes)
 
 
 @dataclass
@@ -247,6 +255,7 @@ class Decoder:
         self.inner = inner
         self.row: Row | None = None
         self.ip_headers = 0
+        self.more_fragments = False
         self.later_fragment = False
         self.truncated = False
 
@@ -446,7 +455,7 @@ class Decoder:
             ttl=ttl,
         )
         self.ip_headers += 1
-        self.later_fragment = False
+        self.more_fragments = self.later_fragment = False
         return self.row
 
     def ipv4(self, w: Window) -> None:
@@ -460,9 +469,10 @@ class Decoder:
         if header_bytes < 20:
             self.truncated = True
             return
-        total = w.number(2, 2) or w.wire_bytes
+        total = w.number(2, 2) or w.here_bytes
         row = self.start_row(4, w.data[12:16], w.data[16:20], w.number(1, 1), w.number(8, 1))
         row.protocol = w.number(9, 1)
+        self.more_fragments = w.number(6, 2) & 0x2000 != 0
         self.later_fragment = w.number(6, 2) & 0x1FFF != 0
         self.payload(row, w.clipped(total).behind(header_bytes))
 
@@ -471,7 +481,7 @@ class Decoder:
         if w.number(0, 1) >> 4 != 6:
             return
         length, protocol = w.number(4, 2), w.number(6, 1)
-        total = length + 40 if length or protocol == 59 else w.wire_bytes
+        total = length + 40 if length or protocol == 59 else w.here_bytes
         row = self.start_row(6, w.data[8:24], w.data[24:40], w.number(0, 2) >> 4 & 0xFF, w.number(7, 1))
         row.protocol = protocol
         w = w.clipped(total).behind(40)
@@ -489,6 +499,7 @@ class Decoder:
                 row.payload_bytes = max(w.wire_bytes, 0)
                 return
             if row.protocol == 44:
+                self.more_fragments = w.number(2, 2) & 1 != 0
                 self.later_fragment = w.number(2, 2) & 0xFFF8 != 0
             elif row.protocol == 51:
                 size = (w.number(1, 1) + 2) * 4
@@ -515,19 +526,23 @@ class Decoder:
         elif row.protocol in (132, 33, 136):
             self.ports(row, w)
         elif row.protocol == 4:
-            self.ipv4(w)
+            self.ipv4(self.inside(w))
         elif row.protocol == 41:
-            self.ipv6(w)
+            self.ipv6(self.inside(w))
         elif row.protocol == 47:
-            self.gre(w)
+            self.gre(self.inside(w))
         elif row.protocol == 51:
             self.header(w, 12)
             row.protocol = w.number(0, 1)
             self.payload(row, w.behind((w.number(1, 1) + 2) * 4))
         elif row.protocol == 137:
-            self.mpls(w)
+            self.mpls(self.inside(w))
         elif row.protocol == 143:
-            self.ethernet(w)
+            self.ethernet(self.inside(w))
+
+    def inside(self, w: Window) -> Window:
+        """What a packet carries, which goes on in its later fragments."""
+        return w.going_on() if self.more_fragments else w
 
     # -- transports
 
@@ -586,7 +601,10 @@ class Decoder:
             row.payload_bytes = min(row.payload_bytes, w.number(4, 2) - 8)
         if not self.inner:
             return
-        w = w.behind(8).clipped(row.payload_bytes)
+        w = self.inside(w)
+        if w.number(4, 2) >= 8:
+            w = w.clipped(w.number(4, 2))
+        w = w.behind(8)
         if row.dport in (4789, 8472):
             w.need(8)
             if w.number(0, 1) & 8:
@@ -695,10 +713,10 @@ class Flow:
     responder: tuple[str, int]
     last_ns: int
     turned: bool  # the first packet was a SYN-ACK, so from the responder
-    isn: int | None = None  # the initiator's
+    isn: int | None = None  # the initiator's, by its SYN
+    answered: int | None = None  # the initial sequence number that the first SYN-ACK acknowledged
     fin: bool = False
     rst: bool = False
-    syn_ack: bool = False
     mss: list[int] = field(default_factory=lambda: [0, 0])
     window_scale: list[int] = field(default_factory=lambda: [255, 255])
     sack_permitted: list[bool] = field(default_factory=lambda: [False, False])
@@ -717,7 +735,7 @@ class FlowTable:
         sender, receiver = (row.src, row.sport), (row.dst, row.dport)
         key = (row.version, row.protocol, frozenset((sender, receiver)))
         flow = self._current.get(key)
-        if flow is None or not self._goes_on(flow, row, sender, ts_ns):
+        if flow is None or not self._goes_on(flow, row, self._direction(flow, sender, receiver), ts_ns):
             turned = self._opening(row) == SYN | ACK
             flow = Flow(
                 flow_id=len(self.flows),
@@ -731,16 +749,15 @@ class FlowTable:
             self.flows.append(flow)
             self._current[key] = flow
         flow.last_ns = max(flow.last_ns, ts_ns)
-        # a port talking to itself has one direction: that of its first packet
-        direction = int(flow.turned if sender == receiver else sender != flow.initiator)
+        direction = self._direction(flow, sender, receiver)
         if row.tcp_flags & SYN:
             flow.mss[direction] = row.mss
             flow.window_scale[direction] = row.window_scale
             flow.sack_permitted[direction] = row.sack_permitted
             if self._opening(row) == SYN and direction == 0:
                 flow.isn = row.seq
-            elif self._opening(row) == SYN | ACK:
-                flow.syn_ack = True
+            elif self._opening(row) == SYN | ACK and flow.answered is None:
+                flow.answered = (row.ack - 1) % 2**32
         flow.fin |= bool(row.tcp_flags & FIN)
         flow.rst |= bool(row.tcp_flags & RST)
         return flow, direction
@@ -749,18 +766,39 @@ class FlowTable:
     def _opening(row: Row) -> int:
         return row.tcp_flags & (SYN | ACK | RST)
 
-    def _goes_on(self, flow: Flow, row: Row, sender: tuple[str, int], ts_ns: int) -> bool:
+    @staticmethod
+    def _direction(flow: Flow, sender: tuple[str, int], receiver: tuple[str, int]) -> int:
+        # a port talking to itself has one direction: that of its first packet
+        return int(flow.turned if sender == receiver else sender != flow.initiator)
+
+    def _goes_on(self, flow: Flow, row: Row, direction: int, ts_ns: int) -> bool:
         if self.timeout_ns is not None and ts_ns - flow.last_ns > self.timeout_ns:
             return False
-        if self._opening(row) != SYN:
-            return True
+        if self._opening(row) == SYN:
+            return self._syn_goes_on(flow, row, direction)
+        if self._opening(row) == SYN | ACK:
+            return self._syn_ack_goes_on(flow, row, direction)
+        return True
+
+    @staticmethod
+    def _syn_goes_on(flow: Flow, row: Row, direction: int) -> bool:
         if flow.fin:
             return False
-        if flow.isn is None:
-            return flow.syn_ack  # picked up in the middle, unless this is the SYN of the SYN-ACK just seen
-        if sender == flow.initiator:
+        if flow.isn is not None:
+            return not flow.rst if direction == 1 else row.seq == flow.isn  # 1: both sides open at once
+        # else only behind its SYN-ACK, which may acknowledge data of the SYN too
+        return any((row.seq + n) % 2**32 == flow.answered for n in range(row.payload_bytes + 1))
+
+    @staticmethod
+    def _syn_ack_goes_on(flow: Flow, row: Row, direction: int) -> bool:
+        answered = (row.ack - 1) % 2**32
+        if flow.isn is not None and direction == 0:  # both sides open at once
             return row.seq == flow.isn
-        return not flow.rst  # both sides open at once
+        if flow.isn is not None:  # after a FIN only if it answers the SYN, and data in it
+            return not flow.fin or (answered - flow.isn) % 2**32 < 2**16
+        if flow.answered is not None:
+            return flow.answered in (answered, row.seq)
+        return not flow.fin  # the first of a flow that was picked up in the middle
 
 
 # ---- All of it -------------------------------------------------------------------------------------------------------

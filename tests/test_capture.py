@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Iterable
 from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +25,7 @@ import naive_capture as naive
 import numpy as np
 import pandas as pd
 import pytest
+import tshark
 import zstandard
 from as_naive import assert_as_naive, read, read_bytes
 from hypothesis import example, given, settings, strategies as st
@@ -549,19 +551,25 @@ def test_bad_parameters(options: dict[str, Any]) -> None:
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 S = 10**9
-Packet = tuple[int, str, int] | tuple[int, str, int, int]
+Packet = tuple[Any, ...]
 
 
-def flows_of(*packets: Packet, timeout_s: float | None = 600.0, frame: Any = None) -> list[tuple[int, int]]:
-    """Flow and direction of packets (time in ns, "a>b" or "b>a", flags, sequence number) of one pair of ports."""
+def one_pair(packets: Iterable[Packet]) -> bytes:
+    """Packets (time in ns, "a>b" or "b>a", flags, then seq, ack, payload bytes if not 0) of one pair of ports."""
     ends = {"a": (b"\x0a\0\0\1", 1000), "b": (b"\x0a\0\0\2", 80)}
     records = []
-    for ts_ns, way, flags, *seq in packets:
+    for ts_ns, way, flags, *numbers in packets:
         (src, sport), (dst, dport) = (ends[end] for end in way.split(">"))
-        segment = made.tcp(sport, dport, seq[0] if seq else 0, flags=flags)
+        seq, ack, size = (*numbers, 0, 0, 0)[:3]
+        segment = made.tcp(sport, dport, seq % 2**32, ack % 2**32, flags, payload=bytes(size))
         data = made.ethernet(0x0800, made.ipv4(6, segment, src, dst))
         records.append((ts_ns, data, len(data)))
-    data = made.pcap(records, nanoseconds=True)
+    return made.pcap(records, nanoseconds=True)
+
+
+def flows_of(*packets: Packet, timeout_s: float | None = 600.0) -> list[tuple[int, int]]:
+    """Flow and direction of packets as :func:`one_pair` takes them."""
+    data = one_pair(packets)
     cap = read_bytes(data, flow_timeout_s=timeout_s)
     assert_as_naive(data, timeout_s=timeout_s)
     return list(zip(cap.columns["flow_id"].tolist(), cap.columns["direction"].tolist(), strict=True))
@@ -615,7 +623,11 @@ def test_a_syn_in_the_middle_starts_a_flow() -> None:
 
 
 def test_a_syn_behind_its_syn_ack_starts_none() -> None:
-    assert flows_of((0, "b>a", SYN | ACK), (1, "a>b", SYN, 7), (2, "a>b", ACK)) == [(0, 1), (0, 0), (0, 0)]
+    syn_ack = (0, "b>a", SYN | ACK, 90, 8)
+    assert flows_of(syn_ack, (1, "a>b", SYN, 7), (2, "a>b", ACK)) == [(0, 1), (0, 0), (0, 0)]
+    assert flows_of(syn_ack, (1, "a>b", SYN, 9), (2, "a>b", ACK)) == [(0, 1), (1, 0), (1, 0)]
+    with_data = (1, "a>b", SYN, 2, 0, 5)  # RFC 7413
+    assert flows_of(syn_ack, with_data, (2, "a>b", ACK)) == [(0, 1), (0, 0), (0, 0)]
 
 
 def test_a_simultaneous_open_is_one_flow() -> None:
@@ -625,6 +637,116 @@ def test_a_simultaneous_open_is_one_flow() -> None:
 
 def test_a_syn_from_the_other_side_after_a_reset_starts_a_flow() -> None:
     assert flows_of((0, "a>b", SYN, 7), (1, "b>a", RST | ACK), (2, "b>a", SYN, 9)) == [(0, 0), (0, 1), (1, 0)]
+
+
+def one_way(*packets: tuple[int, ...]) -> list[int]:
+    """Flows of packets (flags, seq, ack) of the responder."""
+    return [flow for flow, _ in flows_of(*((i, "b>a", *packet) for i, packet in enumerate(packets)))]
+
+
+@pytest.mark.parametrize("end", [(FIN | ACK, 91, 8), (RST, 91), (PSH | ACK, 91, 8)])
+def test_a_syn_ack_that_answers_another_syn_starts_a_flow(end: tuple[int, ...]) -> None:
+    """Where the SYNs were not captured."""
+    packets = [(SYN | ACK, 90, 8), (ACK, 91, 8), end, (SYN | ACK, 500, 71), (ACK, 501, 71)]
+    assert one_way(*packets) == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("seq", [90, 500])
+def test_a_syn_ack_that_answers_the_same_syn_is_a_retransmission(seq: int) -> None:
+    """Even with another number of its own, as when two servers behind one address answer, or after the end."""
+    again = (SYN | ACK, seq, 8)
+    assert one_way((SYN | ACK, 90, 8), again, (FIN | ACK, 91, 8), again) == [0] * 4
+
+
+def test_a_syn_ack_that_is_captured_late_starts_none() -> None:
+    assert one_way((ACK, 91, 8), (SYN | ACK, 90, 8), (ACK, 101, 8)) == [0, 0, 0]
+
+
+def test_a_syn_ack_after_the_end_of_a_flow_picked_up_in_the_middle_starts_one() -> None:
+    assert one_way((ACK, 91, 8), (FIN | ACK, 101, 8), (SYN | ACK, 90, 71), (ACK, 91, 71)) == [0, 0, 1, 1]
+    # the initiator of the first is not known, so its direction is not either
+    packets = [(ACK, 91, 8), (SYN | ACK, 90, 71), (ACK, 91, 71), (SYN | ACK, 300, 500)]
+    assert one_way(*packets) == [0, 0, 0, 1]
+
+
+def test_a_syn_ack_that_does_not_answer_the_syn_of_a_flow() -> None:
+    """It may be late, for a SYN of before; after a FIN it is for a SYN that was not captured, or captured after it."""
+    packets = [(0, "a>b", SYN, 7), (1, "b>a", SYN | ACK, 90, 8)]
+    other = (3, "b>a", SYN | ACK, 90, 700_001)
+    assert flows_of(*packets, other) == [(0, 0), (0, 1), (0, 1)]
+    packets.append((2, "b>a", FIN | ACK, 91, 8))
+    assert flows_of(*packets, other, (4, "b>a", ACK, 91, 700_001))[3:] == [(1, 1), (1, 1)]
+    assert flows_of(*packets, other, (4, "a>b", SYN, 700_000))[3:] == [(1, 1), (1, 0)]
+    with_data = (3, "b>a", SYN | ACK, 90, 1008)  # acknowledges data in the SYN (RFC 7413)
+    assert flows_of(*packets, with_data)[3:] == [(0, 1)]
+
+
+def test_a_simultaneous_open_is_one_flow_without_its_syns() -> None:
+    for packets in itertools.permutations([("a>b", SYN | ACK, 7, 10), ("b>a", SYN | ACK, 9, 8)]):
+        for end in [ACK, FIN | ACK]:
+            sent = [(0, *packets[0]), (1, "a>b", end, 8, 10), (2, *packets[1])]
+            assert [flow for flow, _ in flows_of(*sent)] == [0, 0, 0]
+
+
+NEAR = st.sampled_from([0, 1, 2, 3, 2**16, 2**31, 2**32 - 2, 2**32 - 1])
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.just(0),
+            st.sampled_from(["a>b", "b>a"]),
+            st.sampled_from([SYN, SYN | ACK, SYN | ACK, ACK, FIN | ACK, SYN | FIN, RST, RST | SYN | ACK]),
+            NEAR,
+            NEAR,
+            st.sampled_from([0, 0, 1, 3]),
+        ),
+        max_size=12,
+    )
+)
+def test_flows_of_one_pair_of_ports_are_those_of_the_naive_twin(packets: list[Packet]) -> None:
+    flows_of(*packets)
+
+
+def connections(random: Random, n: int) -> list[Packet]:
+    """Consecutive connections of one pair of ports: with retransmissions, open at once, ended in any way or not."""
+    packets: list[tuple[Any, ...]] = []
+    for _ in range(n):
+        isn, other = random.randrange(2**32), random.randrange(2**32)
+        syn = ("a>b", SYN, isn)
+        syn_ack = ("b>a", SYN | ACK, other, isn + 1)
+        start = random.choice([[syn, syn_ack], [syn, syn, syn_ack], [syn, syn_ack, syn, syn_ack]])
+        if random.random() < 0.2:
+            start = [syn, ("b>a", SYN, other), ("a>b", SYN | ACK, isn, other + 1), syn_ack]
+        data = [("b>a", PSH | ACK, other + 1, isn + 1, 10)] * random.randrange(3)
+        fins = [("a>b", FIN | ACK, isn + 1, other + 1), ("b>a", FIN | ACK, other + 11, isn + 1)]
+        end = random.choice([[], fins, fins[::-1], fins[:1], [("b>a", RST | ACK, other + 1, isn + 1)]])
+        packets += [*start, ("a>b", ACK, isn + 1, other + 1), *data, *end]
+    return [(i, *packet) for i, packet in enumerate(packets)]
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(SEEDS, st.integers(1, 5), st.sampled_from(["a>b", "b>a"]))
+def test_one_direction_has_the_flows_of_both(seed: int, n: int, way: str) -> None:
+    packets = connections(Random(seed), n)
+    both = [flow for flow, _ in flows_of(*packets)]
+    assert max(both) == n - 1
+    seen = [flow for flow, packet in zip(both, packets, strict=True) if packet[1] == way]
+    assert [flow for flow, _ in flows_of(*(p for p in packets if p[1] == way))] == seen
+
+
+@pytest.mark.tshark
+@pytest.mark.skipif(not tshark.have_tshark(), reason="tshark is not on PATH")
+def test_one_direction_has_the_streams_that_tshark_sees_in_both(tmp_path: Path) -> None:
+    packets = connections(Random(1), 40)
+    path = tmp_path / "both.pcap"
+    path.write_bytes(one_pair(packets))
+    streams = list(map(int, tshark.run_tshark(path, ["tcp.stream"]).columns["tcp.stream"]))
+    assert [flow for flow, _ in flows_of(*packets)] == streams
+    for way in ("a>b", "b>a"):
+        seen = [stream for stream, packet in zip(streams, packets, strict=True) if packet[1] == way]
+        assert [flow for flow, _ in flows_of(*(p for p in packets if p[1] == way))] == seen
 
 
 def test_later_fragments_are_flows_of_their_own() -> None:
@@ -674,9 +796,9 @@ def many_flows(random: Random, n: int) -> bytes:
     now = 0
     for _ in range(n):
         now += random.choice([0, S // 10, S, 20 * S])
-        flags = random.choice([SYN, ACK, ACK, ACK, FIN | ACK, RST])
+        flags = random.choice([SYN, SYN | ACK, ACK, ACK, ACK, FIN | ACK, RST])
         port = random.choice([random.randrange(30), random.randrange(30, 65536)])
-        data = made.ipv4(6, made.tcp(port, 80, random.randrange(2), flags=flags))
+        data = made.ipv4(6, made.tcp(port, 80, random.randrange(2), random.randrange(2), flags))
         records.append((max(now - random.choice([0, 0, S, 3 * S]), 0), data, len(data)))
     for i in (n // 4, n // 2):  # a clock gone wrong
         records[i] = (4_000_000_000 * S, *records[i][1:])

@@ -149,6 +149,7 @@ class Frame:
     ip_header_bytes: int = 0  # without extension headers
     ip_bytes: int = 0  # as its header says, with that header
     fragment: bool = False  # more fragments follow
+    inside_fragment: bool = False  # of an IPv4 packet around the row's
     syn_options: tuple[int, int, bool] | None = None  # of a SYN: MSS, window scale, SACK permitted
 
 
@@ -237,6 +238,7 @@ def _fill_row(frame: Frame, texts: _Texts, nth_transport: int) -> None:
         frame.ip_header_bytes = 40
         frame.ip_bytes = 40 + (texts.number("ipv6.plen", nth) or 0)
         frame.fragment = any(texts.numbers("ipv6.fraghdr.more"))
+    frame.inside_fragment = any(texts.numbers("ip.flags.mf")[: frame.layers[:at].count("ip")])
     extensions = [name for name in frame.layers[at:] if name in _NEXT_HEADER]
     if extensions:
         number = texts.number(_NEXT_HEADER[extensions[-1]], -1)
@@ -469,6 +471,11 @@ RULES = [
         "tshark has no segment length for a fragment",
         "payload_bytes",
         lambda d, f: f.transport == "tcp" and f.fragment and d.theirs is None and d.ours > 0,
+    ),
+    Rule(
+        "tshark ends what is inside a first fragment with the fragment, unless it puts fragments together",
+        "payload_bytes",
+        lambda d, f: f.inside_fragment and d.theirs < d.ours,
     ),
     Rule(
         "802.11 frames in GRE are not walked through",

@@ -16,6 +16,7 @@ from random import Random
 
 import made_captures as made
 import naive_capture as naive
+import numpy as np
 import pytest
 import tshark
 from hypothesis import given, settings, strategies as st
@@ -52,6 +53,7 @@ class Dice(Random):
     """What is left to chance in a stack of layers."""
 
     jumbograms = True  # IPv6 and UDP without a length
+    honest = False  # every length field counts all that its header holds
 
 
 Maker = Callable[[Dice, Piece, int], tuple[Piece, dict[str, int]]]
@@ -68,11 +70,13 @@ def maker(name: str, holds: str) -> Callable[[Maker], Maker]:
     return register
 
 
-def lengths(r: Dice, piece: Piece, honest: bool = False) -> tuple[int, bytes]:
+def lengths(r: Dice, piece: Piece) -> tuple[int, bytes]:
     """How much of a piece a header counts, never less than its headers, and what follows that nobody counts."""
     size = len(piece.data)
     counted = (
-        size if honest else r.choice([size, size, size + r.randrange(30), r.randrange(piece.start, size + 1)])
+        size
+        if r.honest
+        else r.choice([size, size, size + r.randrange(30), r.randrange(piece.start, size + 1)])
     )
     return counted, r.randbytes(r.choice([0, 0, 1, 6, 46]))
 
@@ -85,7 +89,7 @@ def tcp_segment(r: Dice) -> Layer:
 @maker("IPv4", "ip")
 def ipv4(r: Dice, piece: Piece, protocol: int) -> tuple[Piece, dict[str, int]]:
     counted, trailer = lengths(r, piece)
-    offload = r.random() < 0.4
+    offload = not r.honest and r.random() < 0.4
     header = made.ipv4(protocol, b"", length=0 if offload else 20 + counted)
     numbers = {"ethertype": 0x0800, "ppp": 0x21, "ip": 4, "packet": 4, "link": 228}
     return piece.behind(header, UNBOUNDED if offload else counted, trailer), numbers
@@ -382,6 +386,120 @@ def test_each_encapsulation_bounds_the_payload(name: str) -> None:
         frame = stack(r, through=name)
         assert name in frame.names
         assert payload_of([frame], frame.numbers["link"], r) == [expected(frame)], frame.names
+
+
+# ---- Fragments of what carries packets -------------------------------------------------------------------------------
+
+
+def tunnel(r: Dice) -> Layer:
+    """Random layers around an IP packet with a TCP segment, up to one that an IP header can announce."""
+    while True:
+        layer = tcp_segment(r)
+        while len(layer.piece.data) < 800:
+            if "ip" in layer.numbers and {"IPv4", "IPv6"} & {*layer.names} and r.random() < 0.5:
+                return layer
+            fitting = [name for name, (holds, _) in MAKERS.items() if holds in layer.numbers]
+            if not fitting:
+                break
+            layer = wrap(r, layer, r.choice(fitting))
+
+
+def fragments(version: int, protocol: int, data: bytes, cut: int) -> list[bytes]:
+    """An IP packet in two fragments."""
+    if version == 4:
+        return [
+            made.ipv4(protocol, data[:cut], fragment=0x2000),
+            made.ipv4(protocol, data[cut:], fragment=cut // 8),
+        ]
+    return [
+        made.ipv6(44, struct.pack(">BBHI", protocol, 0, 1, 7) + data[:cut]),
+        made.ipv6(44, struct.pack(">BBHI", protocol, 0, cut, 7) + data[cut:]),
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([4, 6]))
+def test_the_payload_inside_a_first_fragment_does_not_end_with_it(seed: int, version: int) -> None:
+    """It is that of the packet before it was fragmented."""
+    r = Dice(seed)
+    r.honest, r.jumbograms = True, False
+    layer = tunnel(r)
+    piece, protocol = layer.piece, layer.numbers["ip"]
+    link_type = {4: 228, 6: 229}[version]
+    whole = piece.behind(
+        made.ipv4(protocol, piece.data)[:20] if version == 4 else made.ipv6(protocol, piece.data)[:40]
+    )
+    cut = r.randrange(-(-piece.start // 8), len(piece.data) // 8 + 2) * 8
+    first = Piece(fragments(version, protocol, piece.data, cut)[0], piece.start + 20)
+    found = [payload_of([Layer(data, {}, ())], link_type)[0] for data in (whole, first)]
+    assert found == [expected(Layer(whole, {}, ()))] * 2, layer.names
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_packet_without_a_length_ends_with_its_fragment(version: int) -> None:
+    segment = made.tcp(payload=bytes(1000))
+    inside = made.ipv4(6, segment, length=0) if version == 4 else made.ipv6(6, segment, length=0)
+    first, _ = fragments(4, {4: 4, 6: 41}[version], inside, 400)
+    assert payload_of([Layer(Piece(first, 0), {}, ())], 228) == [400 - (len(inside) - 1000)]
+
+
+def test_a_fragment_whose_inside_cannot_be_read_counts_its_own_bytes() -> None:
+    for protocol, inside in [
+        (4, bytes(100)),
+        (47, b"\0\0\x12\x34" + bytes(96)),
+        (17, made.udp(1, 4789, bytes(92))),
+    ]:
+        first, _ = fragments(4, protocol, inside, 80)
+        cap = cct.read_capture(io.BytesIO(made.pcap([(0, first, len(first))], link_type=228)), tunnel="inner")
+        assert cap.columns["payload_bytes"].tolist() == [72 if protocol == 17 else 80]
+
+
+ZEEK = Path(__file__).parents[2] / "shared/captures/torture/zeek__zeek/testing__btest__Traces__"
+INSIDE = made.ipv4(6, made.tcp(payload=bytes(1400)), src=b"\x0a\1\0\1", dst=b"\x0a\1\0\2")
+
+
+@pytest.mark.skipif(not tshark.have_tshark(), reason="tshark is not on PATH")
+@pytest.mark.tshark
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize(
+    ("protocol", "data"),
+    [
+        pytest.param(4, INSIDE, id="IPIP"),
+        pytest.param(41, made.ipv6(6, made.tcp(payload=bytes(1400))), id="6in4"),
+        pytest.param(47, struct.pack(">HH", 0, 0x0800) + INSIDE, id="GRE"),
+        pytest.param(137, b"\0\1\1\xff" + INSIDE, id="MPLS"),
+        pytest.param(
+            17, made.udp(1234, 4789, b"\x08" + bytes(7) + made.ethernet(0x0800, INSIDE)), id="VXLAN"
+        ),
+    ],
+)
+def test_a_fragmented_tunnel_is_as_tshark_reassembles_it(
+    protocol: int, data: bytes, version: int, tmp_path: Path
+) -> None:
+    """tshark shows the packet inside with the last fragment, here it is in the row of the first."""
+    path = tmp_path / "fragments.pcap"
+    frames = fragments(version, protocol, data, 800)
+    path.write_bytes(
+        made.pcap([(0, frame, len(frame)) for frame in frames], link_type={4: 228, 6: 229}[version])
+    )
+    fields = tshark.ask(path, "-T", "fields", "-e", "tcp.seq_raw", "-e", "tcp.len").splitlines()
+    cap = cct.read_capture(path, tunnel="inner")
+    first, last = zip(cap.columns["seq"].tolist(), cap.columns["payload_bytes"].tolist(), strict=True)
+    assert fields == ["\t", "\t".join(map(str, first))]
+    assert last == (0, len(data) - 800)
+
+
+@pytest.mark.skipif(
+    not tshark.have_tshark() or not ZEEK.parent.is_dir(), reason="tshark or the captures are missing"
+)
+@pytest.mark.tshark
+@pytest.mark.parametrize("name", ["erspan", "tunnels__gtp__gtp9_unknown_or_too_short_payload"])
+def test_real_fragmented_tunnels_are_as_tshark_reassembles_them(name: str) -> None:
+    path = ZEEK.with_name(f"{ZEEK.name}{name}.pcap")
+    theirs = tshark.ask(path, "-Y", "tcp", "-T", "fields", "-e", "tcp.seq_raw", "-e", "tcp.len").splitlines()
+    columns = cct.read_capture(path, tunnel="inner").columns
+    rows = np.flatnonzero(columns["tcp_flags"])
+    assert [f"{columns['seq'][row]}\t{columns['payload_bytes'][row]}" for row in rows] == theirs
 
 
 #: What tshark does not look at: the payload length of GRE version 1 (RFC 2637, section 4.1).

@@ -6,11 +6,17 @@ host that sent the SYN (or received the SYN-ACK, if that comes first), else the 
 
 * it has been silent for longer than the timeout,
 * a SYN follows a FIN,
-* a SYN has another initial sequence number (after a RST, or because the end was not captured), or
-* a SYN arrives in a flow whose start was not captured.
+* a SYN, or a SYN-ACK of the initiator, has another initial sequence number (after a RST, or because the end was not
+  captured),
+* a SYN arrives in a flow whose start was not captured,
+* a SYN-ACK answers another SYN than the flow's first SYN-ACK did, and no SYN was captured, or
+* a SYN-ACK follows a FIN, and answers no SYN of the flow.
+
+The last two rules separate the flows of a capture of the responder's direction only, which are one stream to tshark.
 
 A SYN with the same initial sequence number is a retransmission, even after a RST: some systems retry a refused
-connection that way. Later fragments have no ports, so they form flows of their own, with ports 0.
+connection that way. So is a SYN-ACK that answers the same number, even after a FIN. A SYN-ACK may be captured before
+its SYN, or after the first data. Later fragments have no ports, so they form flows of their own, with ports 0.
 """
 
 from __future__ import annotations
@@ -49,22 +55,56 @@ _RECORD = np.uint64(_WORDS)  # indices are unsigned, which saves numba the check
 _A_HI, _A_LO, _B_HI, _B_LO, _PORTS = np.arange(5, dtype=np.uint64)
 _LAST_TS = np.uint64(5)
 _ID_STATE = np.uint64(6)  # flow_id << 32 | state bits
-_ISN_PART = np.uint64(7)  # the initiator's initial sequence number << 32 | last part with the flow
+_ISN_PART = np.uint64(7)  # initial sequence number << 32 | last part with the flow
 
 # … and its state bits:
 _INITIATOR_IS_B = 1
 _FIN = 2
 _RST = 4
-_SYN = 8  # the initiator's SYN was seen
-_SYN_ACK = 16
+_SYN = 8  # the initiator's SYN was seen: its initial sequence number is the SYN's, …
+_SYN_ACK = 16  # … else the one that the first SYN-ACK acknowledged
 
 _FIN_FLAG, _SYN_FLAG, _RST_FLAG, _ACK_FLAG = 1, 2, 4, 16
+
+_SYN_BYTES = 1 << 16  # more than a SYN can carry (RFC 7413)
 
 #: Retire idle flows only above this many records (and twice those left last time): below, the scan does not pay.
 _RETIRE_RECORDS = 1 << 20
 
 _GROUP = 64  # rows whose cache lines are prefetched together
 _NEVER_NS = 2**64 - 1  # longer than between any two times
+
+
+@kernel
+@no_type_check
+def _goes_on(opening, seq, ack, payload_bytes, from_initiator, id_state, isn):
+    """Whether a SYN or SYN-ACK belongs to the flow that its 5-tuple has, by the rules at the top.
+
+    Parameters
+    ----------
+    opening, seq, ack, payload_bytes : int64
+        Of the segment: its SYN, ACK and RST flags, and its columns.
+    from_initiator : bool
+        The flow's initiator sent it.
+    id_state, isn : int64
+        From the flow's record.
+    """
+    if opening == _SYN_FLAG:
+        if id_state & _FIN:
+            return False
+        if id_state & _SYN:
+            # from the other side: a simultaneous open (RFC 9293, 3.5), unless this flow has ended
+            return seq == isn if from_initiator else id_state & _RST == 0
+        # captured behind its SYN-ACK, which acknowledged its data too
+        return id_state & _SYN_ACK != 0 and isn - seq & 0xFFFFFFFF <= payload_bytes
+    answered = ack - 1 & 0xFFFFFFFF  # the number of the other side's SYN
+    if id_state & _SYN:
+        if from_initiator:  # a simultaneous open
+            return seq == isn
+        return id_state & _FIN == 0 or answered - isn & 0xFFFFFFFF < _SYN_BYTES
+    if id_state & _SYN_ACK:
+        return answered == isn or seq == isn
+    return id_state & _FIN == 0  # captured late, unless the flow has ended
 
 
 @kernel
@@ -103,6 +143,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     lookup: each group of rows passes three times, for the index, for the records, and for the assignment.
     """
     ts_ns, seq, tcp_flags, flow_id, direction = out.ts_ns, out.seq, out.tcp_flags, out.flow_id, out.direction
+    ack, payload_bytes = out.ack, out.payload_bytes
     index_address = np.int64(index.ctypes.data)
     words_address = np.int64(words.ctypes.data)
     mask = np.uint64(index.size - 1)
@@ -155,18 +196,16 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
                     np.uint64(now - last) > timeout_ns and now > last
                 ):  # unsigned: times can be 584 years apart
                     known = False
-                elif opening == _SYN_FLAG:
-                    if id_state & _FIN:
-                        known = False
-                    elif id_state & _SYN:
-                        if swapped == id_state & _INITIATOR_IS_B:
-                            known = words[at + _ISN_PART] >> 32 & 0xFFFFFFFF == np.int64(seq[row])
-                        else:  # a simultaneous open (RFC 9293, 3.5), unless this flow has ended
-                            known = id_state & _RST == 0
-                    else:
-                        known = (
-                            id_state & _SYN_ACK != 0
-                        )  # a SYN right after its SYN-ACK: captured out of order
+                elif opening & ~_ACK_FLAG == _SYN_FLAG:
+                    known = _goes_on(
+                        opening,
+                        np.int64(seq[row]),
+                        np.int64(ack[row]),
+                        np.int64(payload_bytes[row]),
+                        swapped == id_state & _INITIATOR_IS_B,
+                        id_state,
+                        words[at + _ISN_PART] >> 32 & 0xFFFFFFFF,
+                    )
 
             if known:
                 if now > words[at + _LAST_TS]:
@@ -197,6 +236,10 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
                         words[at + _ISN_PART] = np.int64(seq[row]) << 32 | words[at + _ISN_PART] & 0xFFFFFFFF
                         id_state |= _SYN
                     elif opening == _SYN_FLAG | _ACK_FLAG:
+                        if id_state & (_SYN | _SYN_ACK) == 0:
+                            words[at + _ISN_PART] = (
+                                np.int64(ack[row]) - 1 << 32 | words[at + _ISN_PART] & 0xFFFFFFFF
+                            )
                         id_state |= _SYN_ACK
                 if flags & _FIN_FLAG:
                     id_state |= _FIN

@@ -14,7 +14,10 @@ Lengths
     wire, and every length field on the way (802.3, PPPoE, outer IP, UDP, GTP-U, L2TP, PPTP). An IP length of 0
     (segmentation offload) means "to the end of what encloses it".
 Fragments
-    Only a first fragment has a transport header; later ones are rows with ports 0, so their bytes count.
+    Only a first fragment has a transport header; later ones are rows with ports 0, so their bytes count. A packet
+    inside the first fragment of a tunnel's packet goes on in the later ones: its ``payload_bytes`` do not end with the
+    fragment, unless its IP length is 0. (So the later fragments' bytes count twice. Fragments are not put together:
+    whether the later ones arrived does not matter.)
 Cut headers
     TCP with fewer than 20 captured bytes keeps its ports (if 4 bytes are there) and no other TCP column; its
     ``payload_bytes`` are what follows a header without options.
@@ -41,6 +44,7 @@ from .encapsulation import (
     LARGEST_LENGTH,
     LINK_LAYERS,
     LINK_NAMES,
+    UNBOUNDED,
     UNKNOWN_LINK,
     call_to_ip,
     has_no_ip,
@@ -187,24 +191,26 @@ def _behind_extension_headers(protocol, p, end):
     -------
     protocol, p : int64
         What follows the last of them, and where.
-    later_fragment : bool
-        What follows is no header but a later piece of the payload.
+    fragment : int64
+        What the fragment header says: bit 0, there are later fragments; bits 3 to 15, where this one begins, in bytes.
+        If it does not begin at 0, what follows is no header.
     truncated : bool
         The extension header `protocol` was not captured as a whole.
     """
+    fragment = np.int64(0)
     while True:
         if protocol == FRAGMENT_HEADER:
             if end - p < 8:
-                return protocol, p, False, True
-            later_fragment = be16(p + 2) & 0xFFF8 != 0
+                return protocol, p, fragment, True
+            fragment = be16(p + 2)
             protocol = u8(p)
             p += 8
-            if later_fragment:
-                return protocol, p, True, False
+            if fragment & 0xFFF8:
+                return protocol, p, fragment, False
         elif protocol == AUTHENTICATION_HEADER:
             protocol, p, truncated = _behind_ah(protocol, p, end)
             if truncated:
-                return protocol, p, False, True
+                return protocol, p, fragment, True
         elif (
             protocol == 0
             or protocol == 43
@@ -214,14 +220,14 @@ def _behind_extension_headers(protocol, p, end):
             or protocol == 140
         ):
             if end - p < 8:
-                return protocol, p, False, True
+                return protocol, p, fragment, True
             size = (u8(p + 1) + 1) * 8
             protocol = u8(p)
             p += size
             if p > end:
-                return protocol, p, False, True
+                return protocol, p, fragment, True
         else:
-            return protocol, p, False, False
+            return protocol, p, fragment, False
 
 
 @inlined
@@ -438,6 +444,7 @@ def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, at):
     ip, tcp = _nothing_yet()
     protocol = sport = dport = payload = ip_headers = zero
     later_fragment = truncated = False
+    fragment_end = np.int64(UNBOUNDED)  # where the first fragment around `p` ends
     while True:
         if layer != IPV4 and layer != IPV6:
             if has_no_ip(layer, p, end):
@@ -470,12 +477,12 @@ def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, at):
                 break
             ip = _ipv4(p)
             protocol = u8(p + 9)
+            more_fragments = be16(p + 6) & 0x2000 != 0
             later_fragment = be16(p + 6) & 0x1FFF != 0
             packet_bytes = be16(p + 2)
-            if packet_bytes != 0:  # 0: segmentation offload, the kernel had not filled it in yet
-                wire_end = min(
-                    wire_end, p + packet_bytes
-                )  # an inner header cannot reach beyond the outer one
+            has_length = packet_bytes != 0  # else segmentation offload, the kernel had not filled it in yet
+            # an inner header cannot reach beyond the outer one
+            wire_end = min(wire_end, p + packet_bytes if has_length else fragment_end)
             end = min(end, wire_end)
             p += header_bytes
             truncated = False
@@ -488,10 +495,11 @@ def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, at):
             ip = _ipv6(p)
             protocol = u8(p + 6)
             packet_bytes = be16(p + 4) + 40
-            if packet_bytes != 40 or protocol == NO_NEXT_HEADER:  # else offload or a jumbogram
-                wire_end = min(wire_end, p + packet_bytes)
+            has_length = packet_bytes != 40 or protocol == NO_NEXT_HEADER  # else offload or a jumbogram
+            wire_end = min(wire_end, p + packet_bytes if has_length else fragment_end)
             end = min(end, wire_end)
-            protocol, p, later_fragment, truncated = _behind_extension_headers(protocol, p + 40, end)
+            protocol, p, fragment, truncated = _behind_extension_headers(protocol, p + 40, end)
+            more_fragments, later_fragment = fragment & 1 != 0, fragment & 0xFFF8 != 0
         ip_headers += 1
         sport = dport = zero
         payload = max(wire_end - p, 0)
@@ -517,16 +525,21 @@ def _walk(layer, p, end, wire_end, inner, row, sack_at, counts_at, to_ip, at):
             if truncated or not inner:
                 break
             layer = in_udp(sport, dport)
+            bound = p + be16(p + 4) if be16(p + 4) >= 8 else np.int64(UNBOUNDED)
             p += 8
-            wire_end = min(wire_end, p + payload)
-            end = min(end, wire_end)
         elif _CARRIES_PACKETS[protocol]:
             layer = IP_PROTOCOL + protocol
+            bound = np.int64(UNBOUNDED)
         else:
             if _HAS_PORTS[protocol] and end - p >= 4:
                 sport = be16(p)
                 dport = be16(p + 2)
             break
+        if more_fragments:  # the packet inside goes on in them
+            fragment_end = min(fragment_end, wire_end)
+            wire_end = np.int64(UNBOUNDED)
+        wire_end = min(wire_end, bound)
+        end = min(end, wire_end)
     return _Headers(ip, tcp, protocol, sport, dport, payload, ip_headers, later_fragment, truncated)
 
 
