@@ -97,6 +97,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         config.cache.set(files, _files_s)
 
 
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The files that took longest, where the tests that did are asked for: hundreds of quick tests add up, too."""
+    if config.option.durations:
+        terminalreporter.section(f"slowest {config.option.durations} files")
+        for name, took_s in _files_s.most_common(config.option.durations):
+            terminalreporter.write_line(f"{took_s:.2f}s {name}")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _programs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
