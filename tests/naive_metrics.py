@@ -92,29 +92,38 @@ def acknowledged(packets: Packets, way: Way) -> tuple[list[tuple[int, int]], boo
     return steps, by_ack
 
 
-def unique_payload(mine: Packets) -> list[tuple[int, int]]:
-    """Time and number of payload bytes not seen before."""
+def unique_payload(mine: Packets, most_gaps: int = 15) -> list[tuple[int, int]]:
+    """Time and number of payload bytes not seen before; of older gaps than `most_gaps` only the size is known."""
     steps = []
     highest: int | None = None
-    hole = 0
+    gaps: list[range] = []
+    missed = 0  # bytes of the older gaps
     for p in mine:
         n = p["payload_bytes"]
         if not p["tcp_flags"]:
             steps.append((p["ts_ns"], n))
         elif n or p["tcp_flags"] & SYN:
-            begin, end = begin_of(p), begin_of(p) + n
             if highest is None:
                 steps.append((p["ts_ns"], n))
-                highest = end
+                highest = begin_of(p) + n
                 continue
-            beyond = max(ahead(end, highest), 0)
-            new = min(beyond, n)
-            hole_before = hole
-            hole += max(ahead(begin, highest), 0)
-            filled = min(n - new, hole_before)
-            hole -= filled
-            steps.append((p["ts_ns"], new + filled))
-            highest = max(highest, highest + beyond)
+            begin = highest + ahead(begin_of(p), highest)
+            end = begin + n
+            beyond = max(end - max(begin, highest), 0)
+            older = min(missed, max(min(end, gaps[0].start if gaps else highest) - begin, 0))
+            missed -= older
+            left = [
+                part
+                for gap in gaps
+                for part in (range(gap.start, min(gap.stop, begin)), range(max(gap.start, end), gap.stop))
+                if part
+            ]
+            filled = sum(map(len, gaps)) - sum(map(len, left))
+            gaps = [*left, *([range(highest, begin)] if begin > highest else [])]
+            if len(gaps) > most_gaps:
+                missed += len(gaps.pop(0))
+            steps.append((p["ts_ns"], beyond + older + filled))
+            highest = max(highest, end)
     return steps
 
 

@@ -102,6 +102,62 @@ def test_goodput_without_acks_counts_each_byte_once(data):
     assert metrics.goodput(columns).goodput_bytes.sum() == len(seen)
 
 
+@st.composite
+def one_way(draw: st.DrawFn) -> dict[str, np.ndarray]:
+    """Segments that skip some numbers or go back by some, over a wrap: gaps stay open while others repeat."""
+    step = st.tuples(st.sampled_from([0, 0, 1, 1, 1, -1, -2, -5, -9, -30]), st.integers(1, 3))
+    rows, end = [(0, 0, 100)], 2
+    for t, (skipped, length) in enumerate(draw(st.lists(step, max_size=80)), 1):
+        begin = max(end + skipped, 0)
+        rows.append((t, 2**32 - 1500 + 50 * begin, 50 * length))
+        end = max(end, begin + length)
+    rows[0] = (0, 2**32 - 1500, 100)
+    return packets(rows)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(one_way(), CUTS)
+def test_goodput_without_acks_is_what_was_not_seen_before_however_cut(columns, cuts):
+    rows = packets_of(columns)
+    steps = np.array([n for _, n in naive_metrics.unique_payload(rows)])
+    seen: set[int] = set()
+    for p in rows:
+        begin = (p["seq"] + 1500) % 2**32
+        seen.update(range(begin, begin + p["payload_bytes"]))
+    assert sum(n for _, n in naive_metrics.unique_payload(rows, most_gaps=100)) == len(seen)
+    table = metrics.RateTable(0.001)
+    for part in cut(columns, cuts):
+        table.update(part)
+    assert table.result().goodput_bytes.tolist() == steps.tolist()
+
+
+def test_goodput_without_acks_counts_no_repeats_beyond_a_gap():
+    """The tap missed a segment; what came after it is sent twice."""
+    columns = packets([(0, 0, 1000), (1, 2000, 1000), (2, 3000, 1000), (3, 2000, 1000), (4, 3000, 500)])
+    assert metrics.goodput(columns, bin_s=0.001).goodput_bytes.tolist() == [1000, 1000, 1000, 0, 0]
+    late = packets([(0, 0, 1000), (1, 2000, 1000), (2, 500, 2000), (3, 500, 2000)])  # half of it was seen
+    assert metrics.goodput(late, bin_s=0.001).goodput_bytes.tolist() == [1000, 1000, 1000, 0]
+
+
+def test_goodput_without_acks_with_more_gaps_than_are_known_one_by_one():
+    """A slow start overshoots, and every other segment of it is lost before the tap and comes again."""
+    lost_once = [(0, 1000 * k, 1000) for k in (*range(0, 400, 2), *range(1, 400, 2))]
+    assert metrics.goodput(packets(lost_once)).goodput_bytes.sum() == 400_000
+    for gaps, counted_again in (15, 0), (16, 1000):  # no more than is missing of the older gaps
+        sent = [(0, 2000 * k, 1000) for k in range(gaps + 1)]
+        table = metrics.goodput(packets(sent + sent + sent))
+        assert table.goodput_bytes.sum() == 1000 * (gaps + 1) + counted_again
+
+
+def test_goodput_without_acks_of_many_flows_with_gaps():
+    rows = [
+        {"ts_ns": t, "flow_id": flow, "seq": seq, "payload_bytes": 100}
+        for t, seq in enumerate((0, 200, 200, 100, 100))
+        for flow in range(300)
+    ]
+    assert (metrics.goodput(packets(rows)).goodput_bytes == 300).all()
+
+
 def test_goodput_counts_neither_syn_nor_fin_nor_a_fin_it_did_not_see():
     rows = [
         {"ts_ns": 0, "tcp_flags": 2, "seq": 99},

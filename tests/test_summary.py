@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import made_captures
 import numpy as np
 import pandas as pd
 import pytest
 from made_packets import make_keys, packet_columns
+from tools import need
+from tshark import ask
 
 import cctoolkit as cct
 from cctoolkit._support.words import (
@@ -294,6 +298,67 @@ def test_no_tcp_is_noted() -> None:
     assert any(note.startswith("No TCP") for note in s.notes)
     assert s.services[["protocol", "port"]].to_numpy().tolist() == [[17, 1024]]  # no SYN: the lower port
     assert not any("retransmission" in text for text in texts(s).splitlines())
+
+
+A, B = b"\x0a\0\0\1", b"\x0a\0\0\2"
+
+
+def written(path: Path, packets: list[tuple[int, bytes]]) -> Path:
+    """A capture file of IP packets, each with its time in ns."""
+    frames = [(ts_ns, packet, len(packet)) for ts_ns, packet in sorted(packets)]
+    path.write_bytes(made_captures.pcap(frames, link_type=101))
+    return path
+
+
+def of_servers(path: Path) -> Path:
+    """Only what servers sent, most of them from ports above those of their clients."""
+    packets = []
+    for client, server in ((40_000, 50_000), (40_001, 50_000), (80, 8443), (52_000, 443)):
+        for at_ms, flags in enumerate((SYN | ACK, ACK)):
+            segment = made_captures.tcp(
+                server, client, flags=flags, ack=1, payload=bytes(server // 1000 * at_ms)
+            )
+            packets.append((at_ms * MS, made_captures.ipv4(6, segment, B, A)))
+    return written(path, packets)
+
+
+def test_who_answers_a_syn_is_the_server(tmp_path: Path) -> None:
+    """It opens passively (RFC 9293, section 3.5), in the first flow or captured behind data that it sent."""
+    services = summarise(of_servers(tmp_path / "servers.pcap"), packets=2).services
+    assert services[["port", "flows"]].to_numpy().tolist() == [[50_000, 2], [8443, 1], [443, 1]]
+    late = [
+        (at_ms * MS, made_captures.ipv4(6, made_captures.tcp(50_000, 40_000, flags=flags), B, A))
+        for at_ms, flags in enumerate((ACK, SYN | ACK))
+    ]
+    assert summarise(written(tmp_path / "late.pcap", late)).services["port"].tolist() == [50_000]
+
+
+@pytest.mark.tshark
+def test_services_of_servers_are_the_senders_of_syn_acks_to_tshark(tmp_path: Path) -> None:
+    need("tshark")
+    path = of_servers(tmp_path / "servers.pcap")
+    says = ask(path, "-Y", "tcp.flags.syn == 1 && tcp.flags.ack == 1", "-T", "fields", "-e", "tcp.srcport")
+    flows = summarise(path).services.set_index("port")["flows"]
+    assert flows.to_dict() == Counter(map(int, says.split()))
+
+
+@pytest.mark.parametrize(("fragmented", "noted"), [(0, False), (1, False), (50, True)])
+def test_fragmented_tcp_is_noted(tmp_path: Path, fragmented: int, noted: bool) -> None:
+    """Segments of 1420 bytes, some in three fragments, each with its ACK."""
+    packets = []
+    for k in range(200):
+        segment = made_captures.tcp(40_000, 5001, 1 + 1400 * k, 1, payload=bytes(1400))
+        size = 552 if k < fragmented else 1420
+        for at in range(0, len(segment), size):
+            flags = 0x2000 if at + size < len(segment) else 0
+            piece = made_captures.ipv4(6, segment[at : at + size], A, B, fragment=flags | at // 8)
+            packets.append((10 * k * MS + at, piece))
+        ack = made_captures.tcp(5001, 40_000, 1, 1401 + 1400 * k)
+        packets.append(((10 * k + 5) * MS, made_captures.ipv4(6, ack, B, A)))
+    s = summarise(written(tmp_path / "fragments.pcap", packets))
+    assert s.totals["rtt_samples"] == 200 - fragmented
+    assert s.meta.counts.get("fragments", 0) == 2 * fragmented
+    assert any("100 of 500 TCP packets (20 %)" in note for note in s.notes) == noted
 
 
 def test_nothing_at_all() -> None:

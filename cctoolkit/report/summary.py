@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .._support.ethernet import FULL_FRAME_BYTES
+from .._support.state import grown
 from .._support.words import format_percent, format_time_ns, plural
 from ..analysis.flows import FlowStatistics, check_flows, retransmitted_share
 from ..analysis.metrics.delay import QueueDelay, split_rtts
@@ -24,7 +25,7 @@ from ..analysis.tap_comparison import TapComparison, check_egress, compare_taps
 from ..capture.filtering import masks, selected
 from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
-from ..capture.protocols import TCP, UDP, protocol_name
+from ..capture.protocols import ACK, RST, SYN, TCP, UDP, protocol_name
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..capture.source import reads_twice
@@ -108,6 +109,8 @@ QUEUE_BYTES = 2 * FULL_FRAME_BYTES
 BESIDE = 0.01
 #: This share of segments recorded twice is reported.
 COPIES = 0.01
+#: This share of the TCP packets as later IP fragments is reported.
+FRAGMENTS = 0.01
 #: Jumbo Ethernet with VLAN tags; anything larger was put together by a host.
 LARGEST_FRAME_BYTES = 9_100
 #: Packets of a file to read again for the congestion controls of its flows: some seconds.
@@ -190,8 +193,8 @@ class Summary:
     protocols : DataFrame
         ``ip_version protocol name flows packets bytes``, largest first.
     services : DataFrame
-        ``protocol port name flows packets bytes``: TCP and UDP by the responder's port (the lower port if no SYN shows
-        which that is), largest first. The name is that of the usual service.
+        ``protocol port name flows packets bytes``: TCP and UDP by the responder's port (the lower port if neither SYN
+        nor SYN/ACK shows which that is), largest first. The name is that of the usual service.
     ecn_packets : dict
         Packets by ECN codepoint.
     bin_ns : int
@@ -411,12 +414,14 @@ def summarise(
     timeline = Timeline()
     silences = Silences()
     keys = AllKeys()
+    servers = np.zeros(0, np.bool_)
     meta: CaptureMeta | None = None
     for part, part_meta in _parts(source, packets, selection, reading):
         columns = part.columns
         statistics.update(columns, part.keys)
         timeline.update(columns, part.keys, pairing.update(columns))
         silences.update(columns["ts_ns"])
+        servers = _mark_servers(servers, columns)
         keys.add(part.keys)
         check_flows(len(keys))
         meta = add_meta(meta, part_meta)
@@ -448,7 +453,7 @@ def summarise(
         meta=meta,
         flows=flows,
         protocols=_protocols(flows, seen.ip_version),
-        services=_services(flows, seen.saw_syn),
+        services=_services(flows, seen.saw_syn, servers),
         ecn_packets=dict(zip(ECN_NAMES, timeline.ecn_packets.tolist(), strict=True)),
         bin_ns=timeline.width_ns,
         throughput=_throughput(timeline),
@@ -763,6 +768,12 @@ def _count_one_direction(flows: pd.DataFrame) -> dict[str, int]:
     }
 
 
+def _portless_tcp(flows: pd.DataFrame) -> int:
+    """TCP packets without ports: later IP fragments, and headers that are cut short."""
+    portless = (flows["protocol"] == TCP) & (flows["sport"] == 0) & (flows["dport"] == 0)
+    return int(flows.loc[portless, ["packets_fwd", "packets_rev"]].to_numpy().sum())
+
+
 def _judge_standing_queue(
     rtt: pd.DataFrame, sent: pd.DataFrame, bin_ns: int, largest: pd.DataFrame
 ) -> pd.DataFrame:
@@ -806,10 +817,26 @@ def _protocols(flows: pd.DataFrame, ip_version: np.ndarray) -> pd.DataFrame:
     return mix.sort_values("bytes", ascending=False, kind="stable", ignore_index=True)
 
 
-def _services(flows: pd.DataFrame, saw_syn: np.ndarray) -> pd.DataFrame:
+def _mark_servers(servers: np.ndarray, columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Mark who sent a SYN/ACK, by ``2 * flow_id + direction``: the passive opener (RFC 9293, section 3.5)."""
+    rows = np.flatnonzero((columns["tcp_flags"] & (SYN | ACK | RST)) == SYN | ACK)
+    if len(rows):
+        sides = 2 * columns["flow_id"][rows].astype(np.int64) + columns["direction"][rows]
+        servers = grown(servers, int(sides.max()) + 1)
+        servers[sides] = True
+    return servers
+
+
+def _services(flows: pd.DataFrame, saw_syn: np.ndarray, servers: np.ndarray) -> pd.DataFrame:
     has_ports = flows["protocol"].isin([TCP, UDP]).to_numpy()
     of = flows[["protocol", "sport", "dport", *_VOLUME]][has_ports]
-    port = np.where(saw_syn[has_ports], of["dport"], np.minimum(of["sport"], of["dport"]))
+    side = 2 * flows["flow_id"].to_numpy(np.int64)[has_ports]
+    servers = grown(servers, int(side.max(initial=0)) + 2)
+    port = np.select(
+        [saw_syn[has_ports] | servers[side + 1], servers[side]],
+        [of["dport"], of["sport"]],
+        np.minimum(of["sport"], of["dport"]),
+    )
     counted = pd.DataFrame(
         {
             "protocol": of["protocol"],
@@ -894,6 +921,17 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
         counts.get("fragments"),
         f"{plural(counts.get('fragments', 0), 'later IP fragment')}{in_file} without ports: counted as flows of their "
         "own, with ports 0.",
+    )
+    # the packets without ports may include some that are only cut short
+    fragments, of = min(_portless_tcp(summary.flows), counts.get("fragments", 0)), totals["tcp_packets"]
+    say(
+        fragments > 0 and fragments >= FRAGMENTS * of,
+        f"{fragments:,} of {plural(of, 'TCP packet')} ({format_percent(fragments / max(of, 1))}) are later IP "
+        "fragments, without a TCP header. Of a segment in fragments only the first is known: no ACK is for exactly its "
+        "end, so round-trip times are missing, and payload is too low, as is goodput where no ACKs were captured. The "
+        "others pass for TCP flows of one direction, without a handshake. Capture where segments are whole (at the "
+        "sender), lower the MSS so that they fit the path, or measure RTTs with TCP timestamps (cct rtt --method "
+        "timestamps).",
     )
     say(
         counts.get("not_ip"),

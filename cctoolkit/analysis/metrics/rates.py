@@ -15,8 +15,10 @@ from ..._support.state import grown
 from ...capture.model import columns_of
 from ...capture.protocols import ACK, FIN, RST, SYN
 from ...errors import ParameterError
+from ..flow_kernels import HOLE, HOLES
 from ..sequence import ahead, is_foreign
 from ..taps import wanted_flows
+from .gaps import new_bytes
 
 __all__ = ["RateTable", "goodput", "throughput"]
 
@@ -30,10 +32,13 @@ _STATE = np.dtype(
         ("end", np.uint32),  # highest sequence number sent
         ("ack", np.uint32),  # highest acknowledged
         ("fin", np.uint32),  # sequence number of the FIN
-        ("seen", np.uint32),  # bits: HAS_CELL, HAS_END, HAS_ACK, ACKED, HAS_FIN, HAS_SYN, HAS_DATA
-        ("hole", np.int64),  # bytes below `end` that were not seen
+        ("holes", np.uint32),  # row of the gaps below `end`
+        ("missed", np.uint32),  # bytes of older gaps
+        ("hole_count", np.uint16),
+        ("seen", np.uint16),  # bits: HAS_CELL, HAS_END, HAS_ACK, ACKED, HAS_FIN, HAS_SYN, HAS_DATA
     ]
 )
+assert _STATE.itemsize == 64  # a cache line
 _CELL = np.dtype([(name, np.int64) for name in ("way", "bin", "packets", "wire", "unique", "acked")])
 _HAS_CELL, _HAS_END, _HAS_ACK, _ACKED, _HAS_FIN, _HAS_SYN, _HAS_DATA = (1 << i for i in range(7))
 _BATCH = 1 << 18  # packets per kernel call: bounds the memory for new cells
@@ -62,7 +67,7 @@ def _open(state, at):
 @kernel
 def _collect(
     first, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, wire, wanted, start_ns, bin_ns,
-    states, touched, cells,
+    states, holes, used, touched, cells,
 ):  # fmt: skip
     """Count rows `first` to `stop` by flow, direction and time bin.
 
@@ -78,6 +83,8 @@ def _collect(
         Start of the first bin and width of all.
     states : array of ``_STATE``
         By ``2 * flow_id + direction``; updated.
+    holes, used : arrays
+        Gaps of directions without ACKs, as for :func:`~.gaps.new_bytes`; updated.
     touched : uint64 array
         Receives the directions (as in `states`) seen for the first time.
     cells : array of ``_CELL``
@@ -85,12 +92,14 @@ def _collect(
 
     Returns
     -------
-    n_cells, n_touched : int
-        How many cells were completed, and how many directions were seen for the first time.
+    row, n_cells, n_touched : int
+        The row reached (before `stop` if `holes` are full), how many cells were completed, and how many directions were
+        seen for the first time.
     """
     n_cells = np.uint64(0)
     n_touched = np.uint64(0)
     n_wanted = np.uint64(len(wanted))
+    last_holes = np.int64(len(holes) // HOLES) - 2  # with more rows taken, no other is free
     at = np.int64(0)
     bin_from = np.int64(1)  # an empty range of time: the first packet computes its bin
     bin_to = np.int64(0)
@@ -127,14 +136,22 @@ def _collect(
                 state.seen |= _HAS_END
                 state.end = end & 0xFFFFFFFF
                 state.unique += p
+            elif begin & 0xFFFFFFFF == np.int64(state.end):
+                state.unique += p
+                state.end = end & 0xFFFFFFFF
             else:
                 highest = np.int64(state.end)
-                new = min(max(ahead(end, highest), 0), p)
-                skipped = max(ahead(begin, highest), 0)
-                filled = min(p - new, state.hole)
-                state.hole += skipped - filled
-                state.unique += new + filled
-                if ahead(end, highest) > 0:
+                beyond = ahead(end, highest)
+                new = min(max(beyond, 0), p)
+                has_gaps = state.hole_count != 0 or state.missed != 0 or ahead(begin, highest) > 0
+                if has_gaps and not state.seen & _ACKED:  # with ACKs, only they count
+                    if used[1] > last_holes:  # as if this packet had not come yet
+                        state.packets -= 1
+                        state.wire -= wire[i]
+                        return np.int64(i), n_cells, n_touched
+                    new += new_bytes(state, holes, used, begin, p - new)
+                state.unique += new
+                if beyond > 0:
                     state.end = end & 0xFFFFFFFF
             if not state.seen & _HAS_ACK:  # acknowledged bytes are counted from the first byte seen
                 state.seen |= _HAS_ACK
@@ -182,7 +199,7 @@ def _collect(
                             n_cells += np.uint64(1)
                             _open(other, at)
                         other.acked += advance
-    return n_cells, n_touched
+    return np.int64(stop), n_cells, n_touched
 
 
 @kernel
@@ -243,7 +260,8 @@ class RateTable:
 
     Notes
     -----
-    Memory grows with the number of bins in which flows were active. The result does not depend on the batches.
+    Memory grows with the number of bins in which flows were active, and by 384 bytes for each direction without ACKs of
+    which the tap missed some data. The result does not depend on the batches.
 
     Examples
     --------
@@ -263,6 +281,8 @@ class RateTable:
         self._max_rows = max_rows
         self._start_ns: int | None = None
         self._states = np.zeros(0, _STATE)
+        self._holes = np.zeros(0, HOLE)
+        self._used = np.zeros(2, np.int64)
         self._touched: list[np.ndarray] = []
         self._cells: list[np.ndarray] = []
         self._n_cells = 0
@@ -291,13 +311,16 @@ class RateTable:
         cells = np.empty(2 * min(_BATCH, n), _CELL)
         touched = np.empty(2 * min(_BATCH, n), np.int64)
         for first in range(0, n, _BATCH):
-            n_cells, n_touched = _collect(
-                first, min(first + _BATCH, n), ts, flow_id, direction, seq, ack, tcp_flags, payload, wire,
-                self._wanted, self._start_ns, self._bin_ns, self._states, touched, cells,
-            )  # fmt: skip
-            self._cells.append(cells[:n_cells].copy())
-            self._touched.append(touched[:n_touched].copy())
-            self._n_cells += int(n_cells)
+            row, stop = first, min(first + _BATCH, n)
+            while row < stop:
+                self._holes = grown(self._holes, (int(self._used[1]) + 64) * HOLES, moved=True)
+                row, n_cells, n_touched = _collect(
+                    row, stop, ts, flow_id, direction, seq, ack, tcp_flags, payload, wire, self._wanted,
+                    self._start_ns, self._bin_ns, self._states, self._holes, self._used, touched, cells,
+                )  # fmt: skip
+                self._cells.append(cells[:n_cells].copy())
+                self._touched.append(touched[:n_touched].copy())
+                self._n_cells += int(n_cells)
             if self._n_cells > self._max_rows:  # before memory runs out; the exact check is in result()
                 self._too_many(self._n_cells, "at least ")
 
@@ -433,7 +456,8 @@ def goodput(
       cumulative acknowledgement number, minus one for a FIN. Bytes reported by SACK count once the cumulative number
       reaches them, so after a loss goodput rises in steps.
     - If none were (a tap that sees one direction only), it counts in the bin in which its payload first passed: bytes
-      beyond the highest sequence number seen, and retransmissions as far as they can fill earlier gaps.
+      beyond the highest sequence number seen, and those that fill earlier gaps. Of the newest 15 gaps of a direction
+      the bytes are known, of older ones only how many: there, that many repeats count as well.
     - For protocols without sequence numbers all payload counts.
 
     Examples
