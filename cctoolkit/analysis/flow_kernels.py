@@ -154,7 +154,7 @@ def _move(holes, source, target):
 
 @kernel
 @no_type_check  # numba types it
-def _insert_hole(fault, holes, used, place, left, right, ts, tsval):
+def insert_hole(fault, holes, used, place, left, right, ts, tsval):
     """Insert a hole before the `place`-th one; if there are too many, the oldest is dropped. Return its position.
 
     Parameters
@@ -199,7 +199,7 @@ def _insert_hole(fault, holes, used, place, left, right, ts, tsval):
 
 @kernel
 @no_type_check  # numba types it
-def _fill_holes(fault, holes, used, begin, length):
+def fill_holes(fault, holes, used, begin, length):
     """Fill what is missing of the `length` numbers from `begin` on.
 
     Return how many were missing and, if the first one was, when it was skipped and the timestamp of the segment that
@@ -223,7 +223,7 @@ def _fill_holes(fault, holes, used, begin, length):
                 rest = np.uint32(begin + high)
                 end = hole.right
                 hole.right = np.uint32(begin + low)
-                k = _insert_hole(fault, holes, used, k + 1, rest, end, hole.ts, hole.tsval)
+                k = insert_hole(fault, holes, used, k + 1, rest, end, hole.ts, hole.tsval)
             elif left < low:
                 hole.right = np.uint32(begin + low)
             elif high < right:
@@ -297,7 +297,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
     """
     fault = faults[_faults_of(own, faults, used)]
     below = min(span, np.int64(np.int32(np.int64(own.edge) - begin)))
-    missing, skipped_ts, skipped_tsval = _fill_holes(fault, holes, used, begin, below)
+    missing, skipped_ts, skipped_tsval = fill_holes(fault, holes, used, begin, below)
     if own.payload < FAR:  # else the floor is so far away that its number may mean another byte
         floor = flow.floor_rev if backward else flow.floor_fwd
         unknown = np.int64(np.int32(np.int64(floor) - begin))
@@ -305,7 +305,7 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
             skipped_ts, skipped_tsval = own.edge_ts, own.edge_tsval
             missing += min(unknown, below)
             if below < unknown:
-                _insert_hole(
+                insert_hole(
                     fault, holes, used, 0, np.uint32(begin + below), floor, own.edge_ts, own.edge_tsval
                 )
             if backward:
@@ -496,7 +496,7 @@ def _take_irregular(
             return OTHER
         if offset > 0:
             fault = faults[_faults_of(own, faults, used)]
-            _insert_hole(
+            insert_hole(
                 fault, holes, used, np.int64(fault.hole_count), own.edge, np.uint32(begin), ts, tsval
             )
         if offset + span > 0:

@@ -12,7 +12,7 @@ from typing import no_type_check
 import numpy as np
 
 from ..._support.kernels import kernel
-from ..flow_kernels import HOLES, _fill_holes, _insert_hole
+from ..flow_kernels import HOLES, fill_holes, insert_hole
 from ..sequence import ahead
 
 __all__ = ["GAPS", "new_bytes"]
@@ -49,18 +49,18 @@ def new_bytes(state, holes, used, begin, length):
     new = np.int64(0)
     if ahead(begin, end) > 0:
         place = np.int64(state.hole_count)
-        _insert_hole(state, holes, used, place, state.end, np.uint32(begin), np.int64(0), np.uint32(0))
+        insert_hole(state, holes, used, place, state.end, np.uint32(begin), np.int64(0), np.uint32(0))
     else:
         if state.missed != 0:
             first = np.uint64(state.holes) * np.uint64(HOLES)
             known_from = np.int64(holes[first].left) if state.hole_count != 0 else end
             new = min(max(ahead(known_from, begin), 0), length, np.int64(state.missed))
             state.missed -= new
-        new += _fill_holes(state, holes, used, begin, length)[0]
+        new += fill_holes(state, holes, used, begin, length)[0]
     if state.hole_count > GAPS:
         oldest = holes[np.uint64(state.holes) * np.uint64(HOLES)]
         left = np.int64(oldest.left)
         size = (np.int64(oldest.right) - left) & _MOST
         state.missed = min(np.int64(state.missed) + size, _MOST)
-        _fill_holes(state, holes, used, left, size)
+        fill_holes(state, holes, used, left, size)
     return new
