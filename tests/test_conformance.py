@@ -682,19 +682,44 @@ explained: Counter[str] = Counter()
 compared: set[str] = set()
 
 
+def can_be_joined(name: str) -> bool:
+    """Whether tshark says the same of a capture when others come before it."""
+    row = manifest()[name]
+    # Not those with an odd header, block or time, or cut short, which are to be read as they are.
+    is_plain = row["format"] == "pcap-LE" and not row.get("capinfos") and "trunc-" not in row["note"]
+    return is_plain and "packets" in row and (CAPTURES / name).stat().st_size < 300_000
+
+
 @pytest.fixture(scope="module")
-def tshark_runs(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[tshark.TsharkRun]]]:
-    """What tshark says of the captures of this run's tests: two at a time, in the order they are asked for."""
+def tshark_runs(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tshark.TsharkRun]]:
+    """What tshark says of a capture of this run's tests, each asked for once.
+
+    It starts twice at a time, and once for a hundred small captures, since its start takes longer than they do.
+    """
     wanted = [
         item.callspec.params["capture"]
         for item in request.session.items
         if getattr(item, "originalname", None) == test_every_frame_is_as_tshark_reads_it.__name__
     ]
+    small = [name for name in wanted if can_be_joined(name)]
+    runs: dict[str, tuple[Future[list[tshark.TsharkRun]], int]] = {}
     with ThreadPoolExecutor(2) as pool:
-        runs = {name: pool.submit(tshark.run_tshark, CAPTURES / name, FIELDS) for name in wanted}
-        yield runs
-        for run in runs.values():
-            run.cancel()
+        for first in range(0, len(small), 100):
+            some = small[first : first + 100]
+            packets = {CAPTURES / name: int(manifest()[name]["packets"]) for name in some}
+            found = pool.submit(tshark.run_tshark_on_many, packets, FIELDS)
+            runs |= {name: (found, i) for i, name in enumerate(some)}
+        for name in wanted:
+            if name not in runs:
+                runs[name] = pool.submit(lambda path: [tshark.run_tshark(path, FIELDS)], CAPTURES / name), 0
+
+        def run_of(name: str) -> tshark.TsharkRun:
+            found, i = runs.pop(name)
+            return found.result()[i]
+
+        yield run_of
+        for found, _ in runs.values():
+            found.cancel()
 
 
 def unexplained(found: Iterator[Difference]) -> list[str]:
@@ -712,9 +737,9 @@ def unexplained(found: Iterator[Difference]) -> list[str]:
 @pytest.mark.tshark
 @pytest.mark.parametrize("capture", all_captures(of_each_link_type))
 def test_every_frame_is_as_tshark_reads_it(
-    capture: str, tshark_runs: dict[str, Future[tshark.TsharkRun]]
+    capture: str, tshark_runs: Callable[[str], tshark.TsharkRun]
 ) -> None:
-    left = unexplained(differences(capture, tshark_runs.pop(capture).result()))
+    left = unexplained(differences(capture, tshark_runs(capture)))
     assert not left, "\n".join(left[:20])
     compared.add(capture)
 

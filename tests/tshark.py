@@ -13,18 +13,27 @@ import contextlib
 import functools
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cctoolkit._support.atomic import replacing
 
-__all__ = ["INNER_LAYERS", "TsharkRun", "ask", "have_tshark", "run_tshark", "tshark_version"]
+__all__ = [
+    "INNER_LAYERS",
+    "TsharkRun",
+    "ask",
+    "have_tshark",
+    "run_tshark",
+    "run_tshark_on_many",
+    "tshark_version",
+]
 
 #: Most of the time tshark takes for a small capture is for its start, so what it said is kept; `make clean` removes it.
 ANSWERS = Path(__file__).parents[1] / ".pytest_cache" / "tshark"
@@ -184,6 +193,28 @@ def run_tshark(
     if status == 1 or (status and not complaint):  # a usage error is ours, not the capture's
         raise RuntimeError(f"tshark failed: {errors}")
     return TsharkRun(dict(zip(fields, columns, strict=True)), status, complaint)
+
+
+def run_tshark_on_many(
+    packets: Mapping[str | os.PathLike[str], int], fields: Iterable[str]
+) -> list[TsharkRun]:
+    """The same as :func:`run_tshark` of each capture, whose number of packets is given, in one run of tshark.
+
+    mergecap puts the captures one behind the other, each with its link type. So they must be whole, of plain packets
+    with possible times, and few: what tshark says of layers above the transport may depend on earlier captures.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        joined = Path(folder, "joined.pcapng")
+        command = ["mergecap", "-a", "-F", "pcapng", "-w", joined, *packets]
+        subprocess.run(command, check=True, capture_output=True)
+        run = run_tshark(joined, fields)
+    if len(run) != sum(packets.values()):
+        raise RuntimeError(f"tshark has {len(run)} frames of {sum(packets.values())}")
+    ends = itertools.accumulate(packets.values())
+    return [
+        TsharkRun({name: column[end - n : end] for name, column in run.columns.items()}, 0, "")
+        for n, end in zip(packets.values(), ends, strict=True)
+    ]
 
 
 def ask(path: str | os.PathLike[str], *arguments: str, check: bool = True) -> str:
