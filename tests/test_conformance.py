@@ -169,7 +169,10 @@ class _Texts:
 
     def number(self, name: str, nth: int) -> int | None:
         """The `nth` occurrence; None where there is none."""
-        found = self.texts(name)
+        text = self._columns[name][self._i]
+        if "," not in text:  # most often
+            return _number(text) if text and nth in (0, -1) else None
+        found = text.split(",")
         return _number(found[nth]) if -len(found) <= nth < len(found) else None
 
 
@@ -212,11 +215,14 @@ def frames_by_tshark(run: tshark.TsharkRun, inner: bool = False) -> list[Frame]:
 
 def _fill_row(frame: Frame, texts: _Texts, nth_transport: int) -> None:
     """The row of the innermost IP header that is whole, and of what follows it."""
+    if "ip" not in frame.layers and "ipv6" not in frame.layers:
+        return
     whole = {
-        "ip": min(len(texts.texts(name)) for name in _IPV4),
-        "ipv6": min(len(texts.texts(name)) for name in _IPV6),
+        layer: min(len(texts.texts(name)) for name in fields)
+        for layer, fields in (("ip", _IPV4), ("ipv6", _IPV6))
+        if layer in frame.layers
     }
-    seen = {"ip": 0, "ipv6": 0}
+    seen = dict.fromkeys(whole, 0)
     at = -1
     for j, layer in enumerate(frame.layers):
         if layer in seen:
@@ -238,7 +244,8 @@ def _fill_row(frame: Frame, texts: _Texts, nth_transport: int) -> None:
         frame.ip_header_bytes = 40
         frame.ip_bytes = 40 + (texts.number("ipv6.plen", nth) or 0)
         frame.fragment = any(texts.numbers("ipv6.fraghdr.more"))
-    frame.inside_fragment = any(texts.numbers("ip.flags.mf")[: frame.layers[:at].count("ip")])
+    outer = frame.layers[:at].count("ip")
+    frame.inside_fragment = outer > 0 and any(texts.numbers("ip.flags.mf")[:outer])
     extensions = [name for name in frame.layers[at:] if name in _NEXT_HEADER]
     if extensions:
         number = texts.number(_NEXT_HEADER[extensions[-1]], -1)
@@ -261,7 +268,8 @@ def _fill_row(frame: Frame, texts: _Texts, nth_transport: int) -> None:
         row.update({column: texts.number(name, nth_transport) for column, name in _TCP.items()})
         tsval, tsecr = (texts.number(name, -1) for name in _TIMESTAMPS)
         row["timestamps"] = None if tsval is None or tsecr is None else (tsval, tsecr)
-        row["sacks"] = sorted(zip(*(texts.numbers(name) for name in _SACK), strict=True))
+        if texts.texts(_SACK[0]) or texts.texts(_SACK[1]):
+            row["sacks"] = sorted(zip(*(texts.numbers(name) for name in _SACK), strict=True))
         if row["tcp_flags"] is not None and row["tcp_flags"] & 2:
             mss, scale = (texts.number(name, -1) for name in _SYN[:2])
             frame.syn_options = (mss or 0, 255 if scale is None else scale, bool(texts.texts(_SYN[2])))
