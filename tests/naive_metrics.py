@@ -186,9 +186,23 @@ def queue_delays(
     for i, p in enumerate(ingress):
         if not p["tcp_flags"]:
             rows[p["flow_id"], p["direction"]].append(i)
+    start = max(ingress[0]["ts_ns"], egress[0]["ts_ns"]) if ingress and egress else 0
+    gone = {way: [p for p in of_way(egress, way) if not p["tcp_flags"]] for way in rows}
+
+    def order(way: Way) -> int:
+        """How many more packets are later at the egress than earlier, the first beside the first, and so on."""
+        taps = [ingress[i] for i in rows.get(way, ())], gone.get(way, ())
+        ns = [[p["ts_ns"] for p in tap if p["ts_ns"] >= start] for tap in taps]
+        return sum((after > before) - (after < before) for before, after in zip(*ns, strict=False))
+
     for way, mine in rows.items():
-        left = [p for p in of_way(egress, way) if not p["tcp_flags"]]
+        left = gone[way]
         if not left:
+            continue
+        ns = [ingress[i]["ts_ns"] for i in mine]
+        gap = (ns[-1] - ns[0]) // max(len(ns) - 1, 1)
+        began = min(ns[0], left[0]["ts_ns"]) - start > max(2 * gap, 250_000_000)
+        if order(way) < 0 and (began or order((way[0], 1 - way[1])) > 0):  # comes from the other side
             continue
         pairs = [(ingress[i], out) for i, out in zip(mine, left, strict=False)]
         delays = [out["ts_ns"] - p["ts_ns"] for p, out in pairs]

@@ -48,6 +48,27 @@ def match(
     left = dict.fromkeys(way, 0)
     first: dict[Any, int] = {}
     fate: dict[int, Any] = {}
+    doubtful: dict[Any, list[tuple[dict[str, int], int]]] = {w: [] for w in way}
+
+    def equal_to(out: dict[str, int]) -> list[int]:
+        return [
+            i
+            for i, p in enumerate(ingress)
+            if relevant[i]
+            and i not in fate
+            and is_same(p, out)
+            and 0 <= out["ts_ns"] - p["ts_ns"] <= max_delay_ns
+        ]
+
+    def settle(w: tuple[int, int], limit: int) -> None:
+        """From the last departure back, each is the newest of the equal packets that came in before `limit`."""
+        while doubtful[w]:
+            out, oldest = doubtful[w].pop()
+            limit = max(i for i in equal_to(out) if oldest <= i < limit)
+            fate[limit] = out["ts_ns"] - ingress[limit]["ts_ns"]
+            passed[w] = max(passed[w], ordinal[limit])
+        first.setdefault(w, ordinal[limit])
+
     latest = -(2**62)
     end = max((p["ts_ns"] for p in ingress), default=0)
     for out in egress:
@@ -56,21 +77,22 @@ def match(
             continue
         w = out["flow_id"], out["direction"]
         left[w] = left.get(w, 0) + (out["ts_ns"] < end)
-        equal = [
-            i
-            for i, p in enumerate(ingress)
-            if relevant[i]
-            and i not in fate
-            and is_same(p, out)
-            and 0 <= out["ts_ns"] - p["ts_ns"] <= max_delay_ns
-        ]
+        equal = equal_to(out)
         in_order = [i for i in equal if ordinal[i] > passed[w]]
-        overtaken = [i for i in equal if 0 <= passed[w] - ordinal[i] <= 64]
-        if in_order or overtaken:
+        reserved = {oldest for _, oldest in doubtful.get(w, [])}
+        overtaken = [i for i in equal if 0 <= passed[w] - ordinal[i] <= 64 and i not in reserved]
+        if len(in_order) > 1:
+            doubtful[w].append((out, in_order[0]))
+            passed[w] = ordinal[in_order[0]]
+        elif in_order or overtaken:
             i = in_order[0] if in_order else overtaken[-1]
             fate[i] = out["ts_ns"] - ingress[i]["ts_ns"]
             passed[w] = max(passed[w], ordinal[i])
-            first.setdefault(w, ordinal[i])
+            if in_order:
+                settle(w, i)
+    for w in passed:
+        if doubtful[w]:
+            settle(w, len(ingress))
     crossing = set()
     for w in passed:
         delays = [delay for i, delay in fate.items() if way[i] == w]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import shutil
 import tomllib
 from pathlib import Path
@@ -421,8 +422,10 @@ def test_cdf():
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(tap_pairs(), CUTS, CUTS)
-def test_queue_delays_are_the_naive_twins_however_cut(pair, cut_in, cut_out):
+@given(tap_pairs(), CUTS, CUTS, st.booleans())
+def test_queue_delays_are_the_naive_twins_however_cut(pair, cut_in, cut_out, datagrams):
+    if datagrams:
+        pair = [tap | {"tcp_flags": 0 * tap["tcp_flags"]} for tap in pair]
     ingress, egress = pair
     whole = metrics.queue_delay(ingress, egress, check_taps=False)
     expected = naive_metrics.queue_delays(packets_of(ingress), packets_of(egress))
@@ -455,6 +458,58 @@ def test_delay_of_datagrams_only_where_it_is_certain():
     assert loss.to_dict("records") == [
         {"flow_id": 0, "direction": 0, "packets_in": 3, "packets_lost": 1, "loss_ratio": 1 / 3}
     ]
+
+
+@pytest.mark.parametrize("late", [None, "ingress", "egress"])
+def test_datagrams_of_the_other_direction_do_not_cross_the_queue(late):
+    """A call: 50 packets a second each way, 70 ms from tap to tap and 15 ms back, with losses. A tap may begin late."""
+
+    def call(behind_ms, lost, **way):
+        ms = np.arange(5000, 9000, 20)
+        return [
+            {"ts_ns": int(t + behind_ms) * MS, "tcp_flags": 0, "payload_bytes": 160, **way} for t in ms[~lost]
+        ]
+
+    def tap(*parts):
+        return packets(sorted(itertools.chain(*parts), key=lambda row: row["ts_ns"]))
+
+    none, some, others = np.zeros(200, bool), np.arange(200) % 9 == 4, np.arange(200) % 31 == 20
+    ingress = tap(call(0, none, direction=0), call(15 + 3, others, direction=1))
+    egress = tap(call(70, some, direction=0), call(3, none, direction=1))
+    both = {"ingress": ingress, "egress": egress}
+    if late:
+        both[late] = {name: column[100:] for name, column in both[late].items()}
+    udp = {0: (1, 5004, 2, 5004)}
+    for taps in both.values(), [capture(columns, udp) for columns in both.values()]:
+        loss = metrics.queue_loss(*taps)
+        assert loss.direction.tolist() == [0] * (late != "egress")  # then losses of datagrams are not known
+        assert set(metrics.queue_delay(*taps).direction) == {0}
+    if not late:
+        assert loss.packets_lost.tolist() == [some.sum()]
+
+
+@pytest.mark.parametrize("behind_ms", [63, 70, 78])
+def test_a_stream_in_one_direction_crosses_unless_it_is_seen_to_begin_beyond(behind_ms):
+    """Which packet is which is not known of one that had begun before: it is not taken for one of the other side."""
+
+    def tap(*streams):
+        rows = [{"ts_ns": int(ms) * MS, "flow_id": flow} for flow, some in enumerate(streams) for ms in some]
+        return packets(sorted(rows, key=lambda row: row["ts_ns"]), tcp_flags=0, payload_bytes=160)
+
+    ms, later = np.arange(0, 4000, 20), np.arange(3000, 5000, 20)
+    ingress = tap(ms[50:], later + 15)  # both taps record from 1 s on
+    egress = tap((ms + behind_ms)[ms + behind_ms >= 1000], later)
+    assert set(metrics.queue_loss(ingress, egress).flow_id) == {0}
+
+
+@pytest.mark.parametrize("name", ["bufferbloat", "fq-codel-ecn", "mixed"])
+def test_replies_to_pings_do_not_cross_the_queue(name):
+    ingress, egress = (cct.read_capture(TRACES / f"{name}.{tap}.pcap.gz") for tap in ("ingress", "egress"))
+    pings = ingress.keys.flow_id[np.isin(ingress.keys.protocol, [1, 58])]
+    loss = metrics.queue_loss(ingress, egress)
+    loss = loss[loss.flow_id.isin(pings)]
+    assert len(loss)
+    assert (loss.direction == 0).all()
 
 
 def test_datagrams_of_captures_that_do_not_begin_or_end_together():

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
+
+import hypothesis.strategies as st
 import naive_slots
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from test_slots import constant_rate, cut, packets, tap_pairs
+from hypothesis import assume, given, settings
+from test_slots import MS, constant_rate, cut, packets, tap_pairs
 from tools import examples
 
+import cctoolkit as cct
 from cctoolkit.analysis import taps
+
+TRACES = Path(__file__).parents[1] / "traces"
 
 
 def fates_of(
@@ -33,8 +40,11 @@ def fates_of(
 
 @pytest.mark.parametrize("room", [pytest.param(1, marks=pytest.mark.slow), 1 << 14])
 @settings(max_examples=examples(150), deadline=None)
-@given(tap_pairs())
-def test_same_as_the_naive_twin_also_when_short_of_room(room, pair):
+@given(tap_pairs(), st.booleans())
+def test_same_as_the_naive_twin_also_when_short_of_room(room, pair, alike):
+    if alike:  # many equal segments
+        few = {"flow_id": 2, "direction": 1, "seq": 3, "ack": 1, "tcp_flags": 32, "payload_bytes": 1}
+        pair = tuple(tap | {name: tap[name] % n for name, n in few.items()} for tap in pair)
     ingress, egress = pair
     expected, _ = naive_slots.match(naive_slots.packets_of(ingress), naive_slots.packets_of(egress))
     with pytest.MonkeyPatch.context() as patch:
@@ -67,6 +77,95 @@ def test_a_retransmission_without_timestamps_is_not_taken_for_the_lost_original(
     ingress = packets([(0, 90, 10), (0, 0, 10), (1, 10, 10), (50, 0, 10)])
     egress = packets([(1, 90, 10), (2, 10, 10), (51, 0, 10)])
     assert fates_of([(ingress, egress)]) == {0: 1_000_000, 1: "lost", 2: 1_000_000, 3: 1_000_000}
+
+
+A_LOST_TAIL = [(0, 90, 10), (0, 0, 10), (300, 0, 10)]  # the sender's timeout is 300 ms
+
+
+@pytest.mark.parametrize("follows", [[], [(320, 10, 10)]], ids=["", "more follows"])
+def test_a_lost_tail_is_not_taken_for_its_retransmission(follows):
+    ingress = packets(A_LOST_TAIL + follows)
+    egress = packets([(1, 90, 10), (301, 0, 10)] + [(at + 1, *more) for at, *more in follows])
+    expected = {0: 1_000_000, 1: "lost", 2: 1_000_000} | {3 + k: 1_000_000 for k in range(len(follows))}
+    assert fates_of([(ingress, egress)]) == expected
+
+
+def test_a_segment_that_waited_for_longer_than_the_timeout():
+    """With its retransmission behind it; if this is lost, what left in between shows it."""
+    both = packets([*A_LOST_TAIL, (320, 10, 10)])
+    left = packets([(1, 90, 10), (400, 0, 10), (401, 0, 10), (402, 10, 10)])
+    assert fates_of([(both, left)]) == {0: 1_000_000, 1: 400_000_000, 2: 101_000_000, 3: 82_000_000}
+    between = packets([(0, 90, 10), (0, 0, 10), (100, 10, 10), (300, 0, 10), (320, 20, 10)])
+    left = packets([(1, 90, 10), (400, 0, 10), (401, 10, 10), (402, 20, 10)])
+    assert fates_of([(between, left)]) == {
+        0: 1_000_000, 1: 400_000_000, 2: 301_000_000, 3: "lost", 4: 82_000_000,
+    }  # fmt: skip
+
+
+def test_a_whole_window_is_lost_and_its_retransmissions_wait_together():
+    n = 300
+    window = constant_rate(0, n, 10)
+    again = {name: c.copy() for name, c in window.items()} | {"ts_ns": window["ts_ns"] + 300_000_000}
+    first = packets([(0, 90, 10)])
+    ingress = {name: np.concatenate([first[name], window[name], again[name]]) for name in first}
+    egress = {name: np.concatenate([first[name], again[name]]) for name in first}
+    egress["ts_ns"] = egress["ts_ns"] + 60_000_000
+    fates = [60_000_000, *["lost"] * n, *[60_000_000] * n]
+    assert fates_of([(ingress, egress)]) == dict(enumerate(fates))
+
+
+def test_a_long_run_of_equal_segments():
+    ingress = constant_rate(0, 5000, 10)
+    ingress["seq"][:] = 7
+    egress = {n: c.copy() for n, c in ingress.items()} | {"ts_ns": ingress["ts_ns"] + 30_000_000}
+    assert fates_of([(ingress, egress)]) == dict.fromkeys(range(5000), 30_000_000)
+
+
+@st.composite
+def queues_in_order(draw: st.DrawFn) -> tuple[list[tuple[int, int, int | None]], list[int]]:
+    """A queue that keeps the order: times of arrival, segments, and times of departure (None: lost); and the cuts."""
+    rows: list[tuple[int, int, int | None]] = []
+    came = left = 0
+    for segment in draw(st.lists(st.integers(0, 2), min_size=1, max_size=9)):
+        came += draw(st.sampled_from([0, 1, 3, 20]))
+        lost = draw(st.integers(0, 2)) == 0
+        left = left if lost else max(left, came + draw(st.sampled_from([1, 2, 10, 30])))
+        rows.append((came, segment, None if lost else left))
+    return rows, draw(st.lists(st.integers(0, 9), min_size=2, max_size=2))
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(queues_in_order())
+def test_of_all_assignments_in_order_the_newest_packets_count(queue):
+    """So delays are never too long, and right where nothing was lost."""
+    rows, cuts = queue
+    left = [(gone, segment) for _, segment, gone in rows if gone is not None]
+    assume(left)
+    possible = [
+        chosen
+        for chosen in itertools.combinations(range(len(rows)), len(left))
+        if all(
+            rows[i][1] == segment and rows[i][0] <= gone
+            for i, (gone, segment) in zip(chosen, left, strict=True)
+        )
+    ]
+    newest = map(max, zip(*possible, strict=True))
+    expected = {i: gone - rows[i][0] for i, (gone, _) in zip(newest, left, strict=True)}
+    ingress, egress = (packets([(at, 100 * segment, 10) for at, segment, *_ in tap]) for tap in (rows, left))
+    parts = list(zip(cut(ingress, cuts), cut(egress, cuts[::-1]), strict=True))
+    found = {i: fate // MS for i, fate in sorted(fates_of(parts).items()) if isinstance(fate, int)}
+    assert found == expected
+    true = [gone - came for came, _, gone in rows if gone is not None]
+    assert all(one <= other for one, other in zip(found.values(), true, strict=True))
+    assert len(left) < len(rows) or list(found.values()) == true
+
+
+@pytest.mark.parametrize("name", ["testbed/dragonfly-6", "testbed/three-ccas", "cubic-bbr"])
+def test_the_same_packets_are_lost_without_timestamps(name):
+    """Retransmissions of real senders, up to a second after the segment they replace."""
+    both = [cct.read_capture(TRACES / f"{name}.{tap}.pcap.gz").columns for tap in ("ingress", "egress")]
+    bare = [columns | dict.fromkeys(["tsval", "tsecr"], np.zeros_like(columns["tsval"])) for columns in both]
+    assert fates_of([tuple(bare)]) == fates_of([tuple(both)])
 
 
 def test_what_may_have_left_before_the_second_capture_began_is_not_lost():

@@ -496,9 +496,7 @@ def _take_irregular(
             return OTHER
         if offset > 0:
             fault = faults[_faults_of(own, faults, used)]
-            insert_hole(
-                fault, holes, used, np.int64(fault.hole_count), own.edge, np.uint32(begin), ts, tsval
-            )
+            insert_hole(fault, holes, used, np.int64(fault.hole_count), own.edge, np.uint32(begin), ts, tsval)
         if offset + span > 0:
             _move_edge(own, ts, end, tsval)
     elif span != 0:

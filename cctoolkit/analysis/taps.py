@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import schema
 from .._support.arguments import floats
-from .._support.kernels import kernel
+from .._support.kernels import kernel, part
 from .._support.layout import same_layout
 from .._support.state import grown
 from ..capture.keys import FlowKeys
@@ -27,6 +27,8 @@ __all__ = ["PacketMatcher", "TapPair", "wanted_flows"]
 
 #: A packet that left after this many later ones of its flow had left is not recognised: it counts as lost.
 REORDERING = 64
+#: After this many doubtful departures of a way in a row, the next is taken for that of the oldest of the equal packets.
+_MOST_DOUBTFUL = 1024
 _NEVER_NS = np.iinfo(np.int64).max
 
 
@@ -190,6 +192,9 @@ class TapPair:
                 del self._sought[flow]
 
 
+#: A packet between the taps, or a doubtful departure: one of a packet that had an equal one behind it. There, `row` is
+#: the node of the oldest packet that may have left (in no bucket meanwhile), `next` the doubtful departure of its way
+#: before this one, and `ordinal` how many there are.
 _NODE = np.dtype(
     [
         ("identity", np.uint64),
@@ -209,8 +214,9 @@ _WAY = np.dtype(
         ("left", np.int64),  # packets at the egress before the ingress tap's end
         ("matched", np.int64),
         ("delayed", np.int64),  # matched, and later at the egress
-        ("passed", np.int64),  # the highest ordinal that left
+        ("passed", np.int64),  # the highest ordinal that left, at least
         ("first", np.int64),  # the ordinal that left first, or 0
+        ("doubtful", np.int64),  # node of the latest doubtful departure + 1, or 0
     ]
 )
 #: What became of a packet seen at the ingress.
@@ -246,7 +252,137 @@ class _Segments(NamedTuple):
 class _Pool(NamedTuple):
     buckets: np.ndarray  # by low bits of the identity: first node or -1, last node
     nodes: np.ndarray
-    used: np.ndarray  # [nodes ever used, head of the free list or -1, latest egress time]
+    #: Nodes ever used, head of the free list or -1, latest egress time, departures in doubt.
+    used: np.ndarray
+
+
+@numba.njit(inline="always")
+def _may_be(node, identity, stamps, ts_ns, max_delay_ns):
+    """Whether a segment that left at `ts_ns` may be the packet of `node`."""
+    return (
+        node.identity == identity
+        and (node.timestamps == stamps or node.timestamps == 0 or stamps == 0)
+        and node.ts_ns <= ts_ns
+        and ts_ns - node.ts_ns <= max_delay_ns
+    )
+
+
+@part
+def _remove(buckets, nodes, at, before):
+    """Remove a packet from its bucket, in which it follows node `before` (-1: is the first)."""
+    node = nodes[np.uint64(at)]
+    bucket = node.identity & np.uint64(len(buckets) - 1)
+    if before < 0:
+        buckets[bucket, 0] = node.next
+    else:
+        nodes[np.uint64(before)].next = node.next
+    if node.next < 0:
+        buckets[bucket, 1] = before
+
+
+@part
+def _insert(buckets, nodes, at, before):
+    """Insert a packet into its bucket behind node `before` (-1: as the first)."""
+    node = nodes[np.uint64(at)]
+    bucket = node.identity & np.uint64(len(buckets) - 1)
+    if before < 0:
+        node.next = buckets[bucket, 0]
+        buckets[bucket, 0] = at
+    else:
+        node.next = nodes[np.uint64(before)].next
+        nodes[np.uint64(before)].next = at
+    if node.next < 0:
+        buckets[bucket, 1] = at
+
+
+@part
+def _free(nodes, used, at):
+    nodes[np.uint64(at)].next = used[1]
+    used[1] = at
+
+
+@part
+def _doubt(nodes, used, way, oldest, stamps, ts_ns):
+    """Note a departure of node `oldest`, or of an equal packet behind it. There must be a free node."""
+    at = used[1]
+    if at >= 0:
+        used[1] = nodes[np.uint64(at)].next
+    else:
+        at = used[0]
+        used[0] += 1
+    departure = nodes[np.uint64(at)]
+    departure.identity = nodes[np.uint64(oldest)].identity
+    departure.timestamps = stamps
+    departure.ts_ns = ts_ns
+    departure.row = oldest
+    departure.next = way.doubtful - 1
+    departure.ordinal = 1 + (nodes[np.uint64(departure.next)].ordinal if way.doubtful else 0)
+    way.doubtful = at + 1
+    used[3] += 1
+
+
+@part
+def _settle(buckets, nodes, used, ways, way, limit, max_delay_ns, fates, n_fates):
+    """Give the doubtful departures of a way their packets: from the last one back, the newest that keeps the order.
+
+    In a queue that keeps the order of a flow, the delays are between those that the oldest possible packets would have
+    and those of the newest. These differ only if a packet is missing. Had the oldest one left instead, it would have
+    waited until its equal came in, which for a retransmission takes a timeout.
+
+    Parameters
+    ----------
+    buckets, nodes, used
+        The pool; updated.
+    ways
+        As for :func:`_match`; updated.
+    way : int
+    limit : int
+        Ordinal of the packet that left next.
+    max_delay_ns, fates
+        As for :func:`_match`.
+    n_fates : int
+        How many of `fates` are written already.
+
+    Returns
+    -------
+    n_fates : int
+    """
+    state = ways[np.uint64(way)]
+    while state.doubtful:
+        departure_at = state.doubtful - 1
+        departure = nodes[np.uint64(departure_at)]
+        chosen = departure.row
+        oldest = nodes[np.uint64(chosen)]
+        before = before_chosen = place = np.int64(-1)
+        at = np.int64(buckets[departure.identity & np.uint64(len(buckets) - 1), 0])
+        while at >= 0:
+            node = nodes[np.uint64(at)]
+            if node.ordinal > oldest.ordinal and _may_be(
+                node, departure.identity, departure.timestamps, departure.ts_ns, max_delay_ns
+            ):
+                if node.ordinal >= limit:
+                    break
+                if chosen == departure.row:
+                    place = before
+                chosen, before_chosen = at, before
+            before, at = at, np.int64(node.next)
+        if chosen != departure.row:
+            _remove(buckets, nodes, chosen, before_chosen)
+            _insert(buckets, nodes, departure.row, place)
+        node = nodes[np.uint64(chosen)]
+        limit = node.ordinal
+        state.passed = max(state.passed, limit)
+        state.delayed += departure.ts_ns > node.ts_ns
+        if len(fates):
+            _record(node, departure.ts_ns - node.ts_ns, fates, n_fates)
+            n_fates += 1
+        state.doubtful = departure.next + 1
+        used[3] -= 1
+        _free(nodes, used, chosen)
+        _free(nodes, used, departure_at)
+    if state.first == 0:
+        state.first = limit
+    return n_fates
 
 
 @kernel
@@ -410,7 +546,6 @@ def _match(
                 out_window[r],
             )
             stamps = timestamps(out_tsval[r], out_tsecr[r])
-            ways[way].left += t < ingress_end_ns  # what leaves later may have come in later
             passed = ways[way].passed
             bucket = identity & mask
             before = np.int64(-1)
@@ -420,26 +555,41 @@ def _match(
             # The first of this identity that nothing of its way has overtaken; failing that, the last overtaken.
             while at >= 0:
                 node = nodes[np.uint64(at)]
-                if (
-                    node.identity == identity
-                    and (node.timestamps == stamps or node.timestamps == 0 or stamps == 0)
-                    and node.ts_ns <= t
-                    and t - node.ts_ns <= max_delay_ns
-                ):
+                if _may_be(node, identity, stamps, t, max_delay_ns):
                     if node.ordinal > passed:
                         break
                     if passed - node.ordinal <= REORDERING:
                         late, before_late = at, before
                 before, at = at, np.int64(node.next)
-            if at < 0:
+            in_order = at >= 0
+            doubtful = False
+            if in_order:
+                newer = np.int64(nodes[np.uint64(at)].next)
+                while newer >= 0 and not _may_be(nodes[np.uint64(newer)], identity, stamps, t, max_delay_ns):
+                    newer = np.int64(nodes[np.uint64(newer)].next)
+                if newer >= 0:
+                    latest = ways[way].doubtful - 1
+                    doubtful = latest < 0 or nodes[np.uint64(latest)].ordinal < _MOST_DOUBTFUL
+                    if doubtful and used[1] < 0 and used[0] == len(nodes):
+                        return i, j - 1, n_fates, _FULL
+            else:
                 at, before = late, before_late
+            ways[way].left += t < ingress_end_ns  # what leaves later may have come in later
             if at >= 0:
                 node = nodes[np.uint64(at)]
+                ordinal = node.ordinal
                 ways[way].matched += 1
+                ways[way].passed = max(passed, ordinal)
+                if before < 0:
+                    buckets[bucket, 0] = node.next
+                else:
+                    nodes[np.uint64(before)].next = node.next
+                if node.next < 0:
+                    buckets[bucket, 1] = before
+                if doubtful:
+                    _doubt(nodes, used, ways[way], at, stamps, t)
+                    continue
                 ways[way].delayed += t > node.ts_ns
-                ways[way].passed = max(passed, node.ordinal)
-                if ways[way].first == 0:
-                    ways[way].first = node.ordinal
                 if len(fates):
                     fate = fates[np.uint64(n_fates)]
                     fate.row = node.row
@@ -449,49 +599,64 @@ def _match(
                     fate.payload_bytes = node.payload_bytes
                     fate.wire_bytes = node.wire_bytes
                     n_fates += 1
-                if before < 0:
-                    buckets[bucket, 0] = node.next
-                else:
-                    nodes[np.uint64(before)].next = node.next
-                if node.next < 0:
-                    buckets[bucket, 1] = before
                 node.next = used[1]
                 used[1] = at
+                if not in_order:
+                    continue
+                if ways[way].doubtful:
+                    n_fates = _settle(buckets, nodes, used, ways, way, ordinal, max_delay_ns, fates, n_fates)
+                elif ways[way].first == 0:
+                    ways[way].first = ordinal
         else:
             return i, j, n_fates, _DONE
 
 
 @kernel
-def _rebuild(pool, fresh, ways, egress_start_ns, max_delay_ns, fates):
-    """Move to `fresh` the packets that may still be recognised; give the fates of the others."""
+def _sweep(pool, ways, egress_start_ns, max_delay_ns, fates):
+    """Remove the packets that can no longer be recognised; give their fates."""
     buckets, nodes, used = pool
-    new_buckets, new_nodes, new_used = fresh
-    mask = np.uint64(len(new_buckets) - 1)
     n_fates = 0
-    n = 0
     for bucket in range(len(buckets)):
-        at = buckets[bucket, 0]
+        before = np.int64(-1)
+        at = np.int64(buckets[bucket, 0])
         while at >= 0:
             node = nodes[at]
-            passed = ways[node.way].passed
+            after = np.int64(node.next)
+            way = ways[node.way]
             # A second more than the limit: a clock that stepped back a little must not change what is recognised.
-            if passed - node.ordinal > REORDERING or used[2] - node.ts_ns > max_delay_ns + 1_000_000_000:
+            if way.doubtful == 0 and (
+                way.passed - node.ordinal > REORDERING or used[2] - node.ts_ns > max_delay_ns + 1_000_000_000
+            ):
                 _record(node, _fate_of_gone(node, ways, egress_start_ns), fates, n_fates)
                 n_fates += 1
+                _remove(buckets, nodes, at, before)
+                _free(nodes, used, at)
             else:
-                new_nodes[n] = node
-                new_nodes[n].next = -1
-                b = node.identity & mask
-                if new_buckets[b, 0] < 0:
-                    new_buckets[b, 0] = n
-                else:
-                    new_nodes[new_buckets[b, 1]].next = n
-                new_buckets[b, 1] = n
-                n += 1
-            at = node.next
-    new_used[0] = n
-    new_used[1] = -1
-    new_used[2] = used[2]
+                before = at
+            at = after
+    return n_fates
+
+
+@kernel
+def _distribute(old, buckets, nodes):
+    """Put the packets in the `old` buckets into empty `buckets`."""
+    mask = np.uint64(len(buckets) - 1)
+    for bucket in range(len(old)):
+        at = old[bucket, 0]
+        while at >= 0:
+            after = nodes[at].next
+            _insert(buckets, nodes, at, buckets[nodes[at].identity & mask, 1])
+            at = after
+
+
+@kernel
+def _settle_all(pool, ways, max_delay_ns, fates):
+    """Decide the departures that are still doubtful; gives the number of fates written."""
+    buckets, nodes, used = pool
+    n_fates = 0
+    for way in range(len(ways)):
+        if ways[way].doubtful:
+            n_fates = _settle(buckets, nodes, used, ways, way, _NEVER_NS, max_delay_ns, fates, n_fates)
     return n_fates
 
 
@@ -532,10 +697,12 @@ class PacketMatcher:
     """Recognises TCP segments of the ingress tap at the egress tap, batch by batch.
 
     A segment is recognised by flow, direction, sequence and acknowledgement number, flags, length, window, and, if
-    both taps captured them, timestamps: a small snap length cuts them off. Of several equal ones (a retransmission
-    without timestamps, duplicate ACKs), the first that nothing in its flow has overtaken counts: queues keep the
-    order of a flow. One overtaken by up to 64 others is still recognised. A segment is lost when a later one of its
-    flow and direction has left and it has not, or when the egress tap has continued for `max_delay_ns` without it;
+    both taps captured them, timestamps: a small snap length cuts them off. Equal ones (a retransmission without
+    timestamps, duplicate ACKs) are told apart by the order, which queues keep within a flow. Where fewer left than came
+    in and the order leaves a choice, the later ones left: a retransmission rather than the segment that it replaces. So
+    no delay is overstated; it is understated where the original waited for longer than the sender's timeout and the
+    retransmission was lost. A segment overtaken by up to 64 others is still recognised. One is lost when a later one of
+    its flow and direction has left and it has not, or when the egress tap has continued for `max_delay_ns` without it;
     before that its fate is unknown. So is that of a segment from before the egress tap's first packet, which may
     have left unseen, unless one in front of it was seen to leave.
 
@@ -569,7 +736,11 @@ class PacketMatcher:
         self._rows = 0
         self._fates: list[np.ndarray] = []
         self._egress_start_ns = 0
-        self._pool = _empty_pool(_ROOM, np.iinfo(np.int64).min // 2)
+        self._pool = _Pool(
+            _empty_buckets(_ROOM),
+            np.empty(_ROOM, _NODE),
+            np.array([0, -1, np.iinfo(np.int64).min // 2, 0], np.int64),
+        )
 
     def update(
         self,
@@ -584,7 +755,7 @@ class PacketMatcher:
         highest = max(int(s.flow_id.max()) if len(s.flow_id) else 0 for s in (arriving, leaving))
         self._ways = grown(self._ways, 2 * max(highest + 1, len(pair.not_before)))
         self._egress_start_ns = pair.egress_start_ns
-        fates = np.empty(0 if self._losses_only else len(leaving.ts_ns), FATE)
+        fates = self._room_for(len(leaving.ts_ns))
         i = j = n = 0
         while True:
             i, j, found, why = _match(
@@ -599,17 +770,20 @@ class PacketMatcher:
         if n:
             self._fates.append(fates[:n].copy() if 2 * n < len(fates) else fates[:n])
 
+    def _room_for(self, departures: int) -> np.ndarray:
+        """An array for the fates of `departures` and of the doubtful ones before them."""
+        return np.empty(0 if self._losses_only else departures + int(self._pool.used[3]), FATE)
+
     def _make_room(self) -> None:
-        size = len(self._pool.nodes)
+        buckets, nodes, used = self._pool
+        size = len(nodes)
         gone = np.empty(size, FATE)
-        fresh = _empty_pool(size, 0)
-        found = _rebuild(self._pool, fresh, self._ways, self._egress_start_ns, self._max_delay_ns, gone)
+        found = _sweep(self._pool, self._ways, self._egress_start_ns, self._max_delay_ns, gone)
         if found:
             self._fates.append(gone[:found].copy())
-        self._pool = fresh
         if 2 * found < size:
-            self._pool = _empty_pool(2 * size, 0)
-            _rebuild(fresh, self._pool, self._ways, self._egress_start_ns, self._max_delay_ns, gone)
+            self._pool = _Pool(_empty_buckets(2 * size), np.concatenate([nodes, np.empty(size, _NODE)]), used)
+            _distribute(buckets, self._pool.buckets, self._pool.nodes)
 
     @property
     def crosses(self) -> np.ndarray:
@@ -625,18 +799,21 @@ class PacketMatcher:
 
     def fates(self) -> list[np.ndarray]:
         """Fates (:data:`FATE`) of all packets so far, unordered; meaningless for ways not in :attr:`crosses`."""
-        rest = np.empty(int(self._pool.used[0]), FATE)
-        n = _remaining(self._pool, self._ways, self._egress_start_ns, self._max_delay_ns, rest)
-        return [*self._fates, rest[:n]]
+        pool, ways = self._pool, self._ways
+        settled = self._room_for(0)
+        if pool.used[3]:  # more may follow
+            nodes = pool.nodes[: pool.used[0]]
+            pool, ways = _Pool(pool.buckets.copy(), nodes.copy(), pool.used.copy()), ways.copy()
+            _settle_all(pool, ways, self._max_delay_ns, settled)
+        rest = np.empty(int(pool.used[0]), FATE)
+        n = _remaining(pool, ways, self._egress_start_ns, self._max_delay_ns, rest)
+        return [*self._fates, settled, rest[:n]]
 
 
 def _segments(columns: Mapping[str, np.ndarray]) -> _Segments:
     return _Segments(*(columns[name] for name in _Segments._fields))
 
 
-def _empty_pool(size: int, latest: int) -> _Pool:
-    return _Pool(
-        np.full((size, 2), -1, np.int32),
-        np.empty(size, _NODE),
-        np.array([0, -1, latest], np.int64),
-    )
+def _empty_buckets(nodes: int) -> np.ndarray:
+    """Twice as many as nodes, so that few packets share one."""
+    return np.full((2 * nodes, 2), -1, np.int32)

@@ -22,6 +22,46 @@ _LIKELY_WAIT_NS = 250_000_000
 
 
 @kernel
+def _compare_order(came_in, went_out, start_ns, order, began):
+    """Find out at which tap the packets (sorted by way) of each way come first.
+
+    The first packet at one tap is compared with the first at the other, and so on, from `start_ns` on, when both taps
+    record. Losses do not change the order: what follows them is even later at the second tap.
+
+    Parameters
+    ----------
+    came_in, went_out : arrays of :data:`~cctoolkit.analysis.taps.FATE`
+    start_ns : int
+    order : int64 array
+        By way: receives how many packets more are later at the egress than earlier.
+    began : bool array
+        By way: receives whether it clearly began after `start_ns`. The numbers of a stream that had begun before differ
+        by what was on its way.
+    """
+    i = 0
+    j = 0
+    while i < len(came_in):
+        way = came_in[i].way
+        while j < len(went_out) and went_out[j].way < way:
+            j += 1
+        first = i
+        first_ns = came_in[i].ts_ns
+        if j < len(went_out) and went_out[j].way == way:
+            first_ns = min(first_ns, went_out[j].ts_ns)
+        while i < len(came_in) and came_in[i].way == way and came_in[i].ts_ns < start_ns:
+            i += 1
+        while j < len(went_out) and went_out[j].way == way and went_out[j].ts_ns < start_ns:
+            j += 1
+        while i < len(came_in) and came_in[i].way == way:
+            if j < len(went_out) and went_out[j].way == way:
+                order[way] += np.sign(went_out[j].ts_ns - came_in[i].ts_ns)
+                j += 1
+            i += 1
+        gap_ns = (came_in[i - 1].ts_ns - came_in[first].ts_ns) // max(i - first - 1, 1)
+        began[way] = first_ns - start_ns > max(2 * gap_ns, _LIKELY_WAIT_NS)
+
+
+@kernel
 def _match_by_order(came_in, went_out, max_delay_ns, crosses):
     """Match packets (sorted by way) of the ways whose packets all left, with the same sizes in the same order."""
     i = 0
@@ -164,8 +204,6 @@ class QueueDelay:
             entry = self._pair.entries[went_out["flow_id"][rows]]
             rows, entry = rows[entry > 0], entry[entry > 0]
             way = (entry - 1) ^ went_out["direction"][rows]
-            began = went_out["ts_ns"][rows] + 1 >= self._pair.not_before[way >> 1]
-            rows, way = rows[began], way[began]
         self._others_out.append(_without_fate(went_out, rows, way, 0))
 
     def _others(self) -> tuple[np.ndarray, np.ndarray]:
@@ -177,6 +215,14 @@ class QueueDelay:
         came_in, went_out = (np.concatenate([nothing, *p]) for p in (self._others_in, self._others_out))
         came_in = came_in[np.isin(came_in["way"], went_out["way"])]
         came_in, went_out = (side[np.argsort(side["way"], kind="stable")] for side in (came_in, went_out))
+        pair = self._pair
+        ways = (int(came_in["way"].max(initial=0)) | 1) + 1
+        order, began = np.zeros(ways, np.int64), np.zeros(ways, np.bool_)
+        _compare_order(came_in, went_out, max(pair.ingress_start_ns, pair.egress_start_ns), order, began)
+        reverse = (order < 0) & (began | (order[np.arange(ways) ^ 1] > 0))
+        came_in = came_in[~reverse[came_in["way"]]]
+        if pair.keyed:  # of an earlier flow
+            went_out = went_out[went_out["ts_ns"] + 1 >= pair.not_before[went_out["way"] >> 1]]
         crosses = np.ones(len(came_in), np.bool_)
         _match_by_order(came_in, went_out, self._max_delay_ns, crosses)
         return came_in[crosses], went_out
@@ -302,8 +348,10 @@ def queue_delay(
     TCP segments are matched by their headers (:class:`cctoolkit.analysis.taps.PacketMatcher`), whatever their order.
     Other packets have no sequence number. They are matched by order, and only if every packet of the flow and
     direction left, with the same lengths in the same order; otherwise delay and ``lost`` are null, and only
-    :func:`~cctoolkit.queue_loss` can say how many are missing. Segments that segmentation offload cuts differently at
-    the two taps are not matched: switch it off for such measurements.
+    :func:`~cctoolkit.queue_loss` can say how many are missing. Packets of the other side are left out: most reach the
+    egress tap first, while those of the opposite direction do not, or the stream began during the captures (a stream
+    in one direction that had begun before counts as crossing the queue). Segments that segmentation offload cuts
+    differently at the two taps are not matched: switch it off for such measurements.
 
     Examples
     --------
