@@ -162,7 +162,7 @@ def test_as_pandas_counts_it(path: Path) -> None:
     flows = cap.flows
     for name in ("segments", "retransmits", "out_of_order", "copies", "duplicate_acks", "packets", "bytes"):
         assert s.totals[name] == flows[f"{name}_fwd"].sum() + flows[f"{name}_rev"].sum()
-    tcp_flows = flows[flows["protocol"] == 6]
+    tcp_flows = flows[(flows["protocol"] == 6) & ((flows["sport"] > 0) | (flows["dport"] > 0))]
     one = (tcp_flows["packets_fwd"] == 0) | (tcp_flows["packets_rev"] == 0)
     assert (s.one_direction["flows"], s.one_direction["of_flows"]) == (one.sum(), len(tcp_flows))
 
@@ -358,6 +358,7 @@ def test_fragmented_tcp_is_noted(tmp_path: Path, fragmented: int, noted: bool) -
     s = summarise(written(tmp_path / "fragments.pcap", packets))
     assert s.totals["rtt_samples"] == 200 - fragmented
     assert s.meta.counts.get("fragments", 0) == 2 * fragmented
+    assert (s.one_direction["flows"], s.one_direction["of_flows"]) == (0, 1)  # fragments are none
     assert any("100 of 500 TCP packets (20 %)" in note for note in s.notes) == noted
 
 

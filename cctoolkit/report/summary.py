@@ -222,7 +222,8 @@ class Summary:
     totals : dict
         Sums over all flows: see the keys.
     one_direction : dict
-        TCP flows with only one direction seen: ``flows``, ``packets``, ``bytes``, and the totals (``of_flows`` …).
+        TCP flows with only one direction seen: ``flows``, ``packets``, ``bytes``, and the totals (``of_flows`` …),
+        without those of later fragments, which have no ports.
     standing_queue : DataFrame
         ``flow_id direction base_ns intervals above loaded waiting_bytes``: of top flows, in the direction with more
         data, with at least ten intervals of 100 ms (or of one bin if that is longer) that have five RTT samples or
@@ -755,7 +756,7 @@ def _totals(flows: pd.DataFrame) -> dict[str, int]:
 
 
 def _count_one_direction(flows: pd.DataFrame) -> dict[str, int]:
-    tcp = flows[_VOLUME][flows["protocol"] == TCP]
+    tcp = flows[_VOLUME][(flows["protocol"] == TCP) & ~_is_portless_tcp(flows)]
     packets, size = tcp["packets_fwd"] + tcp["packets_rev"], tcp["bytes_fwd"] + tcp["bytes_rev"]
     one = (tcp["packets_fwd"] == 0) | (tcp["packets_rev"] == 0)
     return {
@@ -768,10 +769,9 @@ def _count_one_direction(flows: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def _portless_tcp(flows: pd.DataFrame) -> int:
-    """TCP packets without ports: later IP fragments, and headers that are cut short."""
-    portless = (flows["protocol"] == TCP) & (flows["sport"] == 0) & (flows["dport"] == 0)
-    return int(flows.loc[portless, ["packets_fwd", "packets_rev"]].to_numpy().sum())
+def _is_portless_tcp(flows: pd.DataFrame) -> pd.Series:
+    """TCP without ports: later IP fragments, and headers that are cut short. They are part of other flows."""
+    return (flows["protocol"] == TCP) & (flows["sport"] == 0) & (flows["dport"] == 0)
 
 
 def _judge_standing_queue(
@@ -923,7 +923,8 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
         "own, with ports 0.",
     )
     # the packets without ports may include some that are only cut short
-    fragments, of = min(_portless_tcp(summary.flows), counts.get("fragments", 0)), totals["tcp_packets"]
+    portless = summary.flows.loc[_is_portless_tcp(summary.flows), ["packets_fwd", "packets_rev"]]
+    fragments, of = min(int(portless.to_numpy().sum()), counts.get("fragments", 0)), totals["tcp_packets"]
     say(
         fragments > 0 and fragments >= FRAGMENTS * of,
         f"{fragments:,} of {plural(of, 'TCP packet')} ({format_percent(fragments / max(of, 1))}) are later IP "

@@ -170,7 +170,10 @@ def _decode(memory, start, size, context, state):
         signature = signature << np.uint64(2) | np.uint64(min(counts[i], 3))
     if rows == 0:
         return signature | np.uint64(1) << np.uint64(60)
-    if out.payload_bytes[0] > wirelen[0] or out.ecn[0] > 3 or out.dscp[0] > 63 or out.tcp_flags[0] > 0xFFF:
+    longest = max(
+        wirelen[0], 65_535
+    )  # a packet inside the first fragment of a tunnel's packet is longer than that
+    if out.payload_bytes[0] > longest or out.ecn[0] > 3 or out.dscp[0] > 63 or out.tcp_flags[0] > 0xFFF:
         return np.uint64(WRONG)
     version = keys[4] & 255
     if (version != 4 and version != 6) or (out.has_ts[0] and out.tcp_flags[0] == 0 and counts[2] == 0):
