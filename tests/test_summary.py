@@ -362,6 +362,17 @@ def test_fragmented_tcp_is_noted(tmp_path: Path, fragmented: int, noted: bool) -
     assert any("100 of 500 TCP packets (20 %)" in note for note in s.notes) == noted
 
 
+@pytest.mark.parametrize(("port", "noted"), [(4789, True), (2152, True), (443, False)])
+def test_tunnels_in_udp_are_noted(tmp_path: Path, port: int, noted: bool) -> None:
+    datagram = made_captures.ipv4(17, made_captures.udp(50_000, port, b"inside"), A, B)
+    other = made_captures.ipv4(17, made_captures.udp(50_000, 53, b"else"), A, B)
+    path = written(tmp_path / "tunnels.pcap", [(1, datagram), (2, datagram), (3, other), (4, other)])
+    found = {tunnel: summarise(path, tunnel=tunnel).notes for tunnel in ("outer", "inner")}
+    hints = {tunnel: [note for note in notes if "tunnels" in note] for tunnel, notes in found.items()}
+    assert len(hints["outer"]) == noted and hints["inner"] == []
+    assert all("2 of 4 packets (50 %)" in note for note in hints["outer"])
+
+
 def test_nothing_at_all() -> None:
     s = summarise(made([], frames=3))
     assert s.totals["packets"] == s.totals["flows"] == len(s.top) == len(s.throughput) == 0

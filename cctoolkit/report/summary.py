@@ -22,6 +22,7 @@ from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
 from ..analysis.tap_comparison import TapComparison, check_egress, compare_taps
+from ..capture.encapsulation import NOTHING, in_udp
 from ..capture.filtering import masks, selected
 from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
@@ -111,6 +112,8 @@ BESIDE = 0.01
 COPIES = 0.01
 #: This share of the TCP packets as later IP fragments is reported.
 FRAGMENTS = 0.01
+#: This share of the packets as datagrams of tunnels is reported.
+TUNNELS = 0.01
 #: Jumbo Ethernet with VLAN tags; anything larger was put together by a host.
 LARGEST_FRAME_BYTES = 9_100
 #: Packets of a file to read again for the congestion controls of its flows: some seconds.
@@ -475,7 +478,7 @@ def summarise(
     if comparison is not None and len(largest):
         assert isinstance(source, Capture) and isinstance(egress, Capture)
         summary.two_taps = _measure_two_taps(source, egress, comparison, selection, largest, slot_ms)
-    summary.notes = _notes(summary, timeline, silence_ns)
+    summary.notes = _notes(summary, timeline, silence_ns, reading.get("tunnel") == "inner")
     del timeline, keys, everything, seen  # here too: the file is read again
     if model is not None:
         _add_ccas(summary, source, egress, selection, model, options)
@@ -774,6 +777,15 @@ def _is_portless_tcp(flows: pd.DataFrame) -> pd.Series:
     return (flows["protocol"] == TCP) & (flows["sport"] == 0) & (flows["dport"] == 0)
 
 
+def _is_udp_tunnel(flows: pd.DataFrame) -> pd.Series:
+    """UDP on a port of a tunnel that ``tunnel="inner"`` looks into."""
+    layer_in = in_udp.py_func
+    udp = flows["protocol"] == UDP
+    to = [port for port in flows["dport"][udp].unique() if layer_in(0, port) != NOTHING]
+    of = [port for port in flows["sport"][udp].unique() if layer_in(port, 0) != NOTHING]
+    return udp & (flows["dport"].isin(to) | flows["sport"].isin(of))
+
+
 def _judge_standing_queue(
     rtt: pd.DataFrame, sent: pd.DataFrame, bin_ns: int, largest: pd.DataFrame
 ) -> pd.DataFrame:
@@ -884,7 +896,9 @@ def _measure_two_taps(
     )
 
 
-def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, int]) -> list[str]:
+def _notes(
+    summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, int], inner: bool
+) -> list[str]:
     """What could not be computed, or only in part, and why."""
     meta, totals, one = summary.meta, summary.totals, summary.one_direction
     counts = meta.counts
@@ -933,6 +947,16 @@ def _notes(summary: Summary, timeline: Timeline, longest_silence_ns: tuple[int, 
         "others pass for TCP flows of one direction, without a handshake. Capture where segments are whole (at the "
         "sender), lower the MSS so that they fit the path, or measure RTTs with TCP timestamps (cct rtt --method "
         "timestamps).",
+    )
+    tunnelled = int(
+        summary.flows.loc[_is_udp_tunnel(summary.flows), ["packets_fwd", "packets_rev"]].to_numpy().sum()
+    )
+    say(
+        not inner and tunnelled > 0 and tunnelled >= TUNNELS * totals["packets"],
+        f"{tunnelled:,} of {plural(totals['packets'], 'packet')} "
+        f"({format_percent(tunnelled / max(totals['packets'], 1))}) are UDP datagrams on ports of tunnels (VXLAN, "
+        "Geneve, GTP-U, Teredo, L2TP, GRE or MPLS). What is inside counts as their payload; to analyse it: --tunnel "
+        'inner (in Python: tunnel="inner").',
     )
     say(
         counts.get("not_ip"),
