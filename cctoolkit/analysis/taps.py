@@ -580,6 +580,7 @@ def _match(
                 ordinal = node.ordinal
                 ways[way].matched += 1
                 ways[way].passed = max(passed, ordinal)
+                # as _remove, and below _free: calling them here makes matching 1.4 to 1.7 times as slow
                 if before < 0:
                     buckets[bucket, 0] = node.next
                 else:

@@ -772,6 +772,10 @@ def _count_one_direction(flows: pd.DataFrame) -> dict[str, int]:
     }
 
 
+def _count_packets(flows: pd.DataFrame) -> int:
+    return int(flows["packets_fwd"].sum() + flows["packets_rev"].sum())
+
+
 def _is_portless_tcp(flows: pd.DataFrame) -> pd.Series:
     """TCP without ports: later IP fragments, and headers that are cut short. They are part of other flows."""
     return (flows["protocol"] == TCP) & (flows["sport"] == 0) & (flows["dport"] == 0)
@@ -937,8 +941,8 @@ def _notes(
         "own, with ports 0.",
     )
     # the packets without ports may include some that are only cut short
-    portless = summary.flows.loc[_is_portless_tcp(summary.flows), ["packets_fwd", "packets_rev"]]
-    fragments, of = min(int(portless.to_numpy().sum()), counts.get("fragments", 0)), totals["tcp_packets"]
+    portless = _count_packets(summary.flows[_is_portless_tcp(summary.flows)])
+    fragments, of = min(portless, counts.get("fragments", 0)), totals["tcp_packets"]
     say(
         fragments > 0 and fragments >= FRAGMENTS * of,
         f"{fragments:,} of {plural(of, 'TCP packet')} ({format_percent(fragments / max(of, 1))}) are later IP "
@@ -948,11 +952,9 @@ def _notes(
         "sender), lower the MSS so that they fit the path, or measure RTTs with TCP timestamps (cct rtt --method "
         "timestamps).",
     )
-    tunnelled = int(
-        summary.flows.loc[_is_udp_tunnel(summary.flows), ["packets_fwd", "packets_rev"]].to_numpy().sum()
-    )
+    tunnelled = 0 if inner else _count_packets(summary.flows[_is_udp_tunnel(summary.flows)])
     say(
-        not inner and tunnelled > 0 and tunnelled >= TUNNELS * totals["packets"],
+        tunnelled > 0 and tunnelled >= TUNNELS * totals["packets"],
         f"{tunnelled:,} of {plural(totals['packets'], 'packet')} "
         f"({format_percent(tunnelled / max(totals['packets'], 1))}) are UDP datagrams on ports of tunnels (VXLAN, "
         "Geneve, GTP-U, Teredo, L2TP, GRE or MPLS). What is inside counts as their payload; to analyse it: --tunnel "
