@@ -68,6 +68,7 @@ from .scenario import (
     Flow as Flow,
     Queue as Queue,
     Scenario as Scenario,
+    read_link_trace as read_link_trace,
     read_scenario as read_scenario,
     sweep as sweep,
 )

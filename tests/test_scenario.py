@@ -16,16 +16,8 @@ import cctoolkit as cct
 from cctoolkit.aqm import Aqm, CoDel
 from cctoolkit.cca import Cubic
 from cctoolkit.errors import ParameterError
-from cctoolkit.scenario.scenario import (
-    Bottleneck,
-    Flow,
-    Queue,
-    Scenario,
-    read_scenario,
-    read_sweep,
-    scenario_of,
-    sweep,
-)
+from cctoolkit.scenario import Bottleneck, Flow, Queue, Scenario, read_scenario, read_sweep, sweep
+from cctoolkit.scenario.scenario import scenario_of
 
 
 def base(**changes):

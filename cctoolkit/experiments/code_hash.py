@@ -34,6 +34,8 @@ _CARRIED_BY = (
     "cctoolkit.experiments.code_hash",
     "cctoolkit.analysis.tap_clocks",  # whether two captures can be compared
     "cctoolkit.analysis.tap_comparison",
+    "cctoolkit.scenario.files",
+    "cctoolkit.scenario.link_trace",
 )  # fmt: skip
 _LAST_STEPS = ("figures", "conclusions", "page", "book")
 #: What only runs on real Linux use, and captures.

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +20,12 @@ import numpy as np
 
 from .._support.algorithm.kernel_module import PREFIX, KernelModule, built_in
 from .._support.arguments import MANY, number, short_text, shown, whole
-from .._support.documents import read_toml
 from .._support.words import did_you_mean
 from ..aqm import Aqm, KernelModule as AqmModule, TailDrop
 from ..cca import Cca, KernelModule as CcaModule
 from ..errors import ParameterError
 
-__all__ = ["Bottleneck", "Flow", "Queue", "Scenario", "read_scenario", "read_sweep", "sweep"]
+__all__ = ["Bottleneck", "Flow", "Queue", "Scenario", "scenario_of", "sweep"]
 
 LINKS = ("wire", "shaper")
 SCHEDULERS = ("fifo", "drr", "priority", "fq", "dual_wrr", "dual_ts")
@@ -186,7 +184,7 @@ class Bottleneck:
         Number of queues of ``"fq"``. Flows are assigned by number modulo this, so they collide only if there are more
         flows than queues.
     rate_schedule : sequence of (time_s, rate_mbps)
-        Changes of the rate.
+        Changes of the rate; :func:`cctoolkit.read_link_trace` has those of a recorded link.
     link : str
         ``"wire"``: a packet leaves once its last byte is sent. ``"shaper"``: as in a rate limiter (Linux's htb, a
         testbed), a packet leaves at once and the next is held back until the rate allows it; links of senders
@@ -699,47 +697,6 @@ def scenario_of(table: Mapping[str, Any]) -> Scenario:
     )
 
 
-def read_scenario(path: str | os.PathLike[str]) -> Scenario:
-    """Read a scenario from a TOML file, ignoring a ``[sweep]`` table.
-
-    Parameters
-    ----------
-    path : path
-        The file, with the fields of :class:`Scenario`, :class:`Bottleneck` and :class:`Flow`.
-
-    Returns
-    -------
-    Scenario
-        The scenario.
-
-    Raises
-    ------
-    ParameterError
-        The file or a field is invalid; the text names both.
-
-    See Also
-    --------
-    Scenario.to_toml : the way back
-    simulate : run a scenario
-
-    Examples
-    --------
-    >>> scenario = cct.Scenario(
-    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=50), flows=[cct.Flow("reno")], duration_s=2
-    ... )
-    >>> with open("reno.toml", "w") as file:
-    ...     _ = file.write(scenario.to_toml())
-    >>> cct.read_scenario("reno.toml") == scenario
-    True
-    """
-    table = read_toml(path)
-    table.pop("sweep", None)
-    try:
-        return scenario_of(table)
-    except ParameterError as err:
-        raise ParameterError(f"{os.fspath(path)}: {err}") from None
-
-
 def sweep(scenario: Scenario, grid: Mapping[str, Iterable[Any]]) -> Iterator[tuple[dict[str, Any], Scenario]]:
     """Yield all combinations of changes to a scenario.
 
@@ -797,36 +754,3 @@ def _combinations(
     for combination in itertools.product(*values.values()):
         changes = dict(zip(values, combination, strict=True))
         yield changes, scenario.replace(changes)
-
-
-def read_sweep(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Scenario]]:
-    """Read the scenarios of a TOML file with a ``[sweep]`` table (lists by quoted path), else a single scenario.
-
-    Raises
-    ------
-    ParameterError
-        The file or a field is invalid; the text names both.
-
-    See Also
-    --------
-    cctoolkit.sweep : the same from a dict
-    cctoolkit.run_sweep : simulates the scenarios
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> scenario = cct.Scenario(
-    ...     bottleneck=cct.Bottleneck(rate_mbps=10, buffer_packets=100), flows=[cct.Flow("cubic")], duration_s=2
-    ... )
-    >>> _ = Path("grid.toml").write_text(scenario.to_toml() + '[sweep]\\n"bottleneck.aqm" = ["codel", "pie"]\\n')
-    >>> [changes for changes, _ in read_sweep("grid.toml")]
-    [{'bottleneck.aqm': 'codel'}, {'bottleneck.aqm': 'pie'}]
-    """
-    grid = read_toml(path).get("sweep", {})
-    if not isinstance(grid, Mapping):
-        raise ParameterError(f"{os.fspath(path)}: sweep: must be a table of lists by path")
-    scenario = read_scenario(path)
-    try:
-        return list(sweep(scenario, grid))
-    except ParameterError as err:
-        raise ParameterError(f"{os.fspath(path)}: {err}") from None
