@@ -30,31 +30,64 @@ def test_a_packet_each_millisecond_is_12_mbps(tmp_path: Path) -> None:
     assert rates == ((0.0, pytest.approx(MBPS)),)
 
 
+def naive_rates(at_ms: list[int], step_ms: int) -> list[tuple[int, int, float]]:
+    """From, to (ms) and packets in between: step by step, a packet behind an empty step taking its time."""
+    end = max(at_ms)
+    found: list[tuple[int, int, float]] = []
+    empty_from: int | None = None
+    for start in range(0, end, step_ms):
+        stop = min(start + step_ms, end)
+        packets = sum(start <= ms < stop or ms == stop == end for ms in at_ms)
+        if empty_from is not None and packets:
+            packets -= 1
+            until = end if packets == 0 and stop == end else start
+            found.append((empty_from, until, max(1.0, (until - empty_from) / 1000)))
+            empty_from = None
+            if until == end:
+                break
+        if packets:
+            found.append((start, stop, packets))
+        elif empty_from is None:
+            empty_from = start
+    return found
+
+
 @given(
-    st.lists(st.integers(0, 5000), min_size=1, max_size=200).filter(any), st.sampled_from([0.01, 0.1, 0.37])
+    st.lists(st.integers(0, 5000), min_size=1, max_size=200).filter(any), st.sampled_from([1, 10, 100, 370])
 )
 @settings(deadline=None)
-def test_every_opportunity_counts_once(at_ms: list[int], step_s: float) -> None:
-    """The naive twin counts packets step by step."""
+def test_every_opportunity_counts_once(at_ms: list[int], step_ms: int) -> None:
     path = written(Path("link.down"), sorted(at_ms))
-    rates = cct.read_link_trace(path, step_s=step_s)
-    assert rates[0][0] == 0
+    rates = cct.read_link_trace(path, step_s=step_ms / 1000)
     at = [t for t, _ in rates]
+    assert at[0] == 0
     assert at == sorted(set(at))
-    edge_ns, empty = 0, 0.0
-    period_ns, step_ns = max(at_ms) * 10**6, round(step_s * 1e9)
-    while edge_ns < period_ns:
-        end_ns = min(edge_ns + step_ns, period_ns)
-        last = end_ns == period_ns
-        packets = sum(edge_ns <= ms * 10**6 < end_ns or (last and ms * 10**6 == end_ns) for ms in at_ms)
-        seconds = (end_ns - edge_ns) / 1e9
-        mbps = next(mbps for t, mbps in reversed(rates) if round(t * 1e9) <= edge_ns)
-        assert mbps == pytest.approx(max(packets / seconds, 1 / step_s) * 1514 * 8e-6)
-        empty += max(seconds / step_s - packets, 0)
-        edge_ns = end_ns
-    # where the link stands still, it has at most a packet a step more
-    packets_there = carried_bytes(rates, max(at_ms) / 1000) / 1514
-    assert len(at_ms) - 1e-6 <= packets_there <= len(at_ms) + empty + 1e-6
+    expected = naive_rates(at_ms, step_ms)
+    for start, stop, packets in expected:
+        mbps = next(mbps for t, mbps in reversed(rates) if round(t * 1000) <= start)
+        assert mbps == pytest.approx(packets / (stop - start) * MBPS)
+    carried = carried_bytes(rates, max(at_ms) / 1000) / 1514
+    assert carried == pytest.approx(sum(packets for *_, packets in expected))
+    assert len(at_ms) - 1e-6 <= carried <= len(at_ms) + max(at_ms) / 1000
+    if np.diff([0, *sorted(at_ms)]).max() + 2 * step_ms < 1000:
+        assert carried == pytest.approx(len(at_ms))
+
+
+def test_slow_links_are_as_slow(tmp_path: Path) -> None:
+    """A packet each 240 ms (50 kbit/s) in steps of 100 ms."""
+    rates = cct.read_link_trace(written(tmp_path / "slow.down", list(range(240, 24_001, 240))))
+    assert carried_bytes(rates, 24.0) == pytest.approx(100 * 1514)
+    assert max(mbps for _, mbps in rates) <= 1514 * 8e-6 / 0.2 + 1e-9
+
+
+def test_an_outage_lasts(tmp_path: Path) -> None:
+    """Four packets at once after five seconds: they do not leave before, but for one a second."""
+    path = written(tmp_path / "outage.down", [*range(100), 5000, 5000, 5000, 5000, 5100])
+    assert cct.read_link_trace(path) == (
+        (0.0, pytest.approx(MBPS)),
+        (0.1, pytest.approx(MBPS / 1000)),
+        (5.0, pytest.approx(4 * MBPS / 100)),
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +109,7 @@ def test_times_and_rates(separator: str) -> None:
     path = written(
         Path("cooked"), ["# time, rate", *(f"{t}{separator}{r}" for t, r in [(5, 4.5), (6, 0), (8, 2)])]
     )
-    least = 1514 * 8e-6 / 0.1
+    least = 1514 * 8e-6  # a packet a second
     assert cct.read_link_trace(path) == ((0.0, 4.5), (1.0, pytest.approx(least)), (3.0, 2.0))
     assert cct.read_link_trace(path, duration_s=6)[3:] == ((4.5, 4.5), (5.5, pytest.approx(least)))
 
@@ -154,9 +187,9 @@ def test_other_faults() -> None:
         cct.read_link_trace("bad")
     with pytest.raises(ParameterError, match="Is a directory"):
         cct.read_link_trace(".")
-    path = written(Path("long"), [1000])
+    path = written(Path("long"), list(range(1, 1001)))
     with pytest.raises(ParameterError, match="more than 1,000,000 steps"):
-        cct.read_link_trace(path, duration_s=1e6)
+        cct.read_link_trace(path, duration_s=1e6, step_s=0.001)
     with pytest.raises(ParameterError, match="step_s"):
         cct.read_link_trace(path, step_s=0)
     with pytest.raises(ParameterError, match="duration_s"):

@@ -16,6 +16,8 @@ __all__ = ["read_link_trace"]
 
 #: The shortest step: times of Mahimahi's traces are whole milliseconds.
 _SHORTEST_S = 1e-3
+#: A link that stands still longer sends a packet in each such time, since its rate must be positive.
+_LONGEST_GAP_NS = 10**9
 #: The most steps: each interrupts a run.
 _MOST_STEPS = 1_000_000
 
@@ -53,10 +55,10 @@ def read_link_trace(
 
     Notes
     -----
-    Within a step the rate is constant, where ``mm-link`` sends in bursts, each up to 1504 bytes long. Where the link
-    stands still, it has the rate of one frame a step, since a rate must be positive; such a frame holds the next one
-    back for up to a step. Mahimahi's traces end, and begin again, at their last time; traces of the other format one
-    median gap behind it.
+    Within a step the rate is constant, where ``mm-link`` sends in bursts, each up to 1504 bytes long. A packet that
+    leaves after steps without any is being sent all that time. Rates must be positive, so a link that stands still
+    sends a packet each second. Mahimahi's traces end, and begin again, at their last time; traces of the other format
+    one median gap behind it.
 
     Examples
     --------
@@ -74,9 +76,7 @@ def read_link_trace(
     rows = list(_rows(path, where))
     if not rows:
         raise ParameterError(f"{where}: no line has a time")
-    once, period_s = (
-        _opportunities(rows, where, step_s) if len(rows[0][1]) == 1 else _rates(rows, where, step_s)
-    )
+    once, period_s = _opportunities(rows, where, step_s) if len(rows[0][1]) == 1 else _rates(rows, where)
     end_s = period_s if duration_s is None else duration_s
     if len(once) * end_s / period_s > _MOST_STEPS:
         raise ParameterError(
@@ -123,7 +123,7 @@ def _rows(path: str | os.PathLike[str], where: str) -> Iterator[tuple[int, list[
 def _opportunities(
     rows: list[tuple[int, list[float]]], where: str, step_s: float
 ) -> tuple[list[tuple[float, float]], float]:
-    """Rates of each step from times in ms, and how long the trace is in s."""
+    """Rates from times in ms, and how long the trace is in s."""
     for n, (at_ms,) in rows:
         if at_ms != int(at_ms):
             raise ParameterError(f"{where}: line {n}: {at_ms:g} is not a whole number of ms")
@@ -131,25 +131,37 @@ def _opportunities(
     period_ns, step_ns = int(at_ns[-1]), round(step_s * 1e9)
     if period_ns == 0:
         raise ParameterError(f"{where}: all times are 0")
-    edges_ns = np.append(np.arange(0, period_ns, step_ns), period_ns)
     # the last time is the next turn's time 0: its opportunities belong to the last step
-    step = np.minimum(at_ns, period_ns - 1) // step_ns
-    packets = np.bincount(step, minlength=len(edges_ns) - 1)
-    per_second = np.maximum(packets / np.diff(edges_ns), 1 / step_ns) * 1e9
-    mbps = np.round(per_second * FULL_FRAME_BYTES * 8e-6, 9)
-    return list(zip((edges_ns[:-1] / 1e9).tolist(), mbps.tolist(), strict=True)), period_ns / 1e9
+    steps, packets = np.unique(np.minimum(at_ns, period_ns - 1) // step_ns, return_counts=True)
+    found: list[tuple[float, float]] = []
+
+    def add(start_ns: int, end_ns: int, packets: float) -> None:
+        mbps = packets / (end_ns - start_ns) * FULL_FRAME_BYTES * 8e3
+        found.append((start_ns / 1e9, round(mbps, 9)))
+
+    sent_ns = 0  # up to here, everything has left
+    for step, in_step in zip(steps.tolist(), packets.tolist(), strict=True):
+        start_ns, end_ns = step * step_ns, min((step + 1) * step_ns, period_ns)
+        if start_ns > sent_ns:  # the step's first packet is on its way since then
+            in_step -= 1
+            if in_step == 0 and end_ns == period_ns:
+                start_ns = end_ns
+            waits_ns = start_ns - sent_ns
+            add(sent_ns, start_ns, max(1, waits_ns / _LONGEST_GAP_NS))
+            sent_ns = start_ns
+        if in_step:
+            add(start_ns, end_ns, in_step)
+            sent_ns = end_ns
+    return found, period_ns / 1e9
 
 
-def _rates(
-    rows: list[tuple[int, list[float]]], where: str, step_s: float
-) -> tuple[list[tuple[float, float]], float]:
+def _rates(rows: list[tuple[int, list[float]]], where: str) -> tuple[list[tuple[float, float]], float]:
     """Rates from times in s, counted from the first, and how long the trace is in s."""
     at_s = np.array([values[0] for _, values in rows])
     at_s -= at_s[0]
     gaps = np.diff(at_s)
     if not gaps.any():
         raise ParameterError(f"{where}: expected at least two times")
-    least = FULL_FRAME_BYTES * 8e-6 / step_s
-    mbps = np.maximum([values[1] for _, values in rows], least)
+    mbps = np.maximum([values[1] for _, values in rows], FULL_FRAME_BYTES * 8e3 / _LONGEST_GAP_NS)
     period_s = float(at_s[-1] + np.median(gaps[gaps > 0]))
     return list(zip(at_s.tolist(), mbps.tolist(), strict=True)), period_s
