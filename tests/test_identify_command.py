@@ -202,6 +202,25 @@ def test_flows_that_begin_after_the_last_packet_read_are_named_by_nothing(
     assert (table.loc[table["cca"].isna(), "windows"] == 0).all()
 
 
+def test_prague_says_ect_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that sees Prague everywhere: packets without ECT(1) are of something else."""
+    flows = [
+        cct.Flow("cubic", rtt_ms=20),
+        cct.Flow("prague", ecn="l4s", rtt_ms=20),
+        cct.Flow("dctcp", ecn="accurate"),
+    ]
+    link = cct.Bottleneck(rate_mbps=30, buffer_packets=200, aqm="dualpi2")
+    seen = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=3)).ingress
+    real = Model.predict_slots
+    monkeypatch.setattr(
+        Model, "predict_slots", lambda *arguments: real(*arguments).assign(cca="prague", probability=0.9)
+    )
+    table = classify_flows(seen, model="every-cca", min_bytes=100_000).set_index("flow_id")
+    ecn = pd.Series(seen.columns["ecn"]).groupby(seen.columns["flow_id"]).agg(set)
+    assert [{1, 3} & codepoints != set() for codepoints in ecn[[0, 1, 2]]] == [False, True, False]
+    assert table.cca[[0, 1, 2]].tolist() == ["unknown", "prague", "unknown"]
+
+
 def test_too_many_flows_at_once_are_refused_with_what_to_do(run, seer: Path, monkeypatch) -> None:
     monkeypatch.setattr(classify, "_MAX_CELLS", 1000)
     status, _, err = run("classify", MIXED, "--model", seer)

@@ -26,6 +26,7 @@ from ..errors import ParameterError, SchemaError
 from ..schema import CCAS, empty
 from .bundle import Model, bundled_models, load
 from .card import alike_in_words
+from .probabilities import UNKNOWN
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -53,6 +54,9 @@ _ROWS = 1_000_000
 #: Maximum number of cells per stretch of time: about 1 GB.
 _MAX_CELLS = 10_000_000
 _PACKETS = 1_000_000
+#: Congestion controls whose packets say ECT(1) (RFC 9331), and the codepoints they have then: ECT(1), or CE if marked.
+_L4S = ("prague",)
+_ECT1, _CE = 1, 3
 
 
 def default_model() -> str | None:
@@ -113,8 +117,8 @@ def classify_flows(
     -------
     DataFrame
         :data:`cctoolkit.schema.CCAS`: one row per flow, those with the most data first. ``cca`` is ``"unknown"`` if
-        nothing is probable enough or the flow is not limited here (``limited_by`` says what limits it), and null if the
-        flow has no full window; see :meth:`Model.predict_slots`.
+        nothing is probable enough, the name is Prague's but no packet says ECT(1), or the flow is not limited here
+        (``limited_by`` says what limits it), and null if the flow has no full window; see :meth:`Model.predict_slots`.
 
     Raises
     ------
@@ -175,7 +179,8 @@ def classify_flows(
         for stretch in _stretches(flows, limit_ns)
         for job in _jobs(stretch, limit_ns, opened.slot_ms, min_bytes)
     ]
-    came = _parts(source, selection, reading, packets)
+    scalable: set[int] = set()
+    came = _noting_l4s(_parts(source, selection, reading, packets), scalable)
     left = None if egress is None else _parts(egress, None, reading, packets)
     comparer = None if left is None or not check_taps else TapComparer()
     answers = [
@@ -190,8 +195,18 @@ def classify_flows(
     table = flows[[name for name in CCAS if name in flows]].merge(found, on="flow_id", how="left")
     table["windows"] = table["windows"].fillna(0)
     table["model"] = opened.name
+    # the networks do not see codepoints, and without ECT(1) a sender is none of these
+    table.loc[table["cca"].isin(_L4S) & ~table["flow_id"].isin(scalable), "cca"] = UNKNOWN
     table = table.sort_values("payload_bytes", ascending=False, kind="stable", ignore_index=True)
     return table[list(CCAS)].astype(CCAS)
+
+
+def _noting_l4s(parts: Iterator[Capture], flow_ids: set[int]) -> Iterator[Capture]:
+    """The parts; `flow_ids` becomes the numbers of flows with packets for L4S."""
+    for part in parts:
+        ecn = part.columns["ecn"]
+        flow_ids.update(np.unique(part.columns["flow_id"][(ecn == _ECT1) | (ecn == _CE)]).tolist())
+        yield part
 
 
 def name_flows(
