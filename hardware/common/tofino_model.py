@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from .switch import Exact, Key, Lpm, Range, Switch, SwitchError, SwitchGoneError, Ternary
+from .wires import RECIRCULATION_PORTS
 
 __all__ = ["HARNESSES", "TofinoModel", "find_harness"]
 
@@ -41,8 +42,6 @@ HARNESSES = {"tofino": "tofino_test_harness", "tofino2": "jbay_test_harness"}
 #: A folder that has them, if they are not on PATH.
 FOLDER_VARIABLE = "CCTOOLKIT_TOFINO_MODEL"
 
-#: Of pipe 0. What leaves by them comes in again.
-_RECIRCULATION_PORTS = {"tofino": (68,), "tofino2": (6,)}
 _PATIENCE_S = 120.0
 _COMPLAINT = re.compile(r"<stdin>:\d+: (.*)")
 _UNKNOWN = "Unknown command "
@@ -124,7 +123,8 @@ class TofinoModel(Switch):
         self._process = _Process(self._harness, self._folder / "pipe", logs=self._digests is not None)
         self._tables: dict[str, _Entries] = {}
         self._defaults: dict[str, str] = {}
-        commands = [f"wire {port} -> {port}" for port in _RECIRCULATION_PORTS[self.target]]
+        again = RECIRCULATION_PORTS[self.target]
+        commands = [f"wire {again} -> {again}"]
         with tempfile.TemporaryDirectory() as folder:
             drivers, context = Path(folder) / "drivers.bin", Path(folder) / "context.json"
             drivers.write_bytes(b"".join([*self._layout.home_banks(self.target), *self._sessions.values()]))
@@ -167,7 +167,7 @@ class TofinoModel(Switch):
                 name, digest = self._layout.digest(quantum)
                 self._digests[name].append(digest)
         left = _dumps(output)
-        return [(port, frame) for port, frame in left if port not in _RECIRCULATION_PORTS[self.target]]
+        return [(port, frame) for port, frame in left if port != RECIRCULATION_PORTS[self.target]]
 
     # -- tables --------------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,14 @@ from cctoolkit.errors import ParameterError
 
 from .switch import Switch
 
-__all__ = ["PORTS", "parse_wires", "pipe_of", "set_wires", "shape_ports"]
+__all__ = [
+    "PORTS", "RECIRCULATION_PORTS", "mirror_to_recirculation", "parse_wires", "pipe_of", "set_wires", "shape_ports",
+]  # fmt: skip
 
 #: A port's number has 9 bits.
 PORTS = 512
+#: In pipe 0 of a Tofino; each further pipe's is 128 higher. What leaves by them comes in again.
+RECIRCULATION_PORTS = {"tofino": 68, "tofino2": 6}
 
 
 def pipe_of(port: int) -> int:
@@ -38,6 +42,40 @@ def shape_ports(
     if rate_mbps is not None:
         for port in sorted(set(wires.values())):
             switch.shape(port, rate_mbps, frame_bytes=frame_bytes, buffer_packets=buffer_packets)
+
+
+def mirror_to_recirculation(
+    switch: Switch, wires: Mapping[int, int], copied_bytes: int, first: int | None = None
+) -> list[int]:
+    """Mirror the beginning of packets to the recirculation port of each pipe that has wires: its session is pipe + 1.
+
+    Parameters
+    ----------
+    switch : Switch
+        A Tofino.
+    wires : dict of int to int
+    copied_bytes : int
+        Length of the copies.
+    first : int, optional
+        The port in pipe 0. Default: :data:`RECIRCULATION_PORTS`.
+
+    Returns
+    -------
+    list of int
+        The ports, where copies come in again.
+
+    Raises
+    ------
+    ParameterError
+        A wire uses such a port.
+    """
+    first = RECIRCULATION_PORTS[switch.target] if first is None else first
+    ports = {pipe: first + (pipe << 7) for pipe in sorted({pipe_of(port) for port in wires})}
+    for pipe, port in ports.items():
+        if port in wires or port in wires.values():
+            raise ParameterError(f"wires: port {port} is reserved for notifications")
+        switch.mirror_session(pipe + 1, port, copied_bytes)
+    return list(ports.values())
 
 
 def parse_wires(texts: Iterable[str]) -> dict[int, int]:

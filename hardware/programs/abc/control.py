@@ -32,7 +32,7 @@ from cctoolkit.errors import ParameterError
 from ...common.command import Work, main_loop, run
 from ...common.options import Duration, FrameBytes, Period, PollLog, Wire
 from ...common.switch import Lpm, Switch, SwitchError
-from ...common.wires import PORTS, parse_wires, pipe_of, set_wires
+from ...common.wires import PORTS, mirror_to_recirculation, parse_wires, set_wires
 from .constants import AGGREGATES, MODEL, NUMBER, PROFILES, TOFINO_MODEL
 
 __all__ = [
@@ -50,8 +50,6 @@ log = logging.getLogger(__name__)
 
 _WORD = 1 << 32
 NOTIFICATION_BYTES = 64
-#: In pipe 0; each further pipe's is 128 higher.
-RECIRCULATION_PORTS = {"tofino": 68, "tofino2": 6}
 #: In addition to the length in the IP header: Ethernet, and IPv6's own header, which IPv6's length excludes.
 HEADER_BYTES, IPV6_HEADER_BYTES = 14, 54
 
@@ -266,7 +264,8 @@ def set_up(
     """
     tofino_arithmetic = uses_tofino_arithmetic(switch)
     if switch.target != "bmv2":
-        _route_notifications(switch, domain, recirculation_port)
+        for port in mirror_to_recirculation(switch, domain.wires, NOTIFICATION_BYTES, recirculation_port):
+            switch.add_entry("ingress_role", {"port": port}, "from_egress")
     if tofino_arithmetic:
         _fill_tables(switch, domain)
     else:
@@ -294,16 +293,6 @@ def _equation_2(link: Link) -> dict[str, int]:
         "base_q16": constants["base_fixed"],
         "gamma": constants["gamma_fixed"],
     }
-
-
-def _route_notifications(switch: Switch, domain: Domain, recirculation_port: int | None) -> None:
-    first = RECIRCULATION_PORTS[switch.target] if recirculation_port is None else recirculation_port
-    for pipe in sorted({pipe_of(port) for port in domain.wires}):
-        port = first + (pipe << 7)
-        if port in domain.wires or port in domain.wires.values():
-            raise ParameterError(f"wires: port {port} is reserved for notifications")
-        switch.mirror_session(pipe + 1, port, NOTIFICATION_BYTES)
-        switch.add_entry("ingress_role", {"port": port}, "from_egress")
 
 
 def _set_aggregates(switch: Switch, domain: Domain, tofino_arithmetic: bool) -> None:

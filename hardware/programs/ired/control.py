@@ -23,7 +23,7 @@ from cctoolkit.errors import ParameterError
 from ...common.command import Work, append_states, main_loop, run
 from ...common.options import BufferPackets, Duration, FrameBytes, Period, PollLog, Rate, Wire
 from ...common.switch import Switch
-from ...common.wires import parse_wires, pipe_of, set_wires, shape_ports
+from ...common.wires import mirror_to_recirculation, parse_wires, set_wires, shape_ports
 from .constants import QUEUES, red_entries
 
 __all__ = ["clear", "queue_states", "set_probabilities", "set_up"]
@@ -31,8 +31,6 @@ __all__ = ["clear", "queue_states", "set_probabilities", "set_up"]
 log = logging.getLogger(__name__)
 
 NOTIFICATION_BYTES = 48
-#: In pipe 0; each further pipe's is 128 higher.
-RECIRCULATION_PORTS = {"tofino": 68, "tofino2": 6}
 #: On BMv2 a notification passes this port's queue, but is not sent.
 _BMV2_PORT = 510
 _REGISTERS = ("average_delay", "drop_flag", "drops", "signals")
@@ -81,12 +79,7 @@ def set_up(
     if switch.target == "bmv2":
         switch.mirror_session(1, _BMV2_PORT)
     else:
-        first = RECIRCULATION_PORTS[switch.target] if recirculation_port is None else recirculation_port
-        for pipe in sorted({pipe_of(port) for port in wires}):
-            port = first + (pipe << 7)
-            if port in wires or port in wires.values():
-                raise ParameterError(f"--wire: port {port} is reserved for notifications")
-            switch.mirror_session(pipe + 1, port, NOTIFICATION_BYTES)
+        for port in mirror_to_recirculation(switch, wires, NOTIFICATION_BYTES, recirculation_port):
             switch.add_entry("wire", {"port": port}, "receive_notification")
     set_probabilities(switch, model or IntegerIRed())
     set_wires(switch, wires)
