@@ -24,6 +24,7 @@ from cctoolkit.experiments.statements import (
     all_near,
     bullets,
     holding,
+    inside,
     near,
     relative,
     statements_table,
@@ -86,6 +87,48 @@ def test_tables_and_lists_of_statements() -> None:
     }
     assert bullets(statement).splitlines()[1] == "- **Does not hold** (our claim): c. Measured: d."
     assert holding(statement) == "1 of 2 statements hold."
+    unclear = [*statement, Statement(7, "e", "-5 %", None), Statement(8, "f", "g", np.float64(2) > 1)]
+    assert statements_table(unclear).agrees.tolist() == ["yes", "no", "undecided", "yes"]
+    assert unclear[2].sentence() == "Undecided: e. Measured: −5 %."
+    assert holding(unclear) == "2 of 4 statements hold."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.15, 0.25, True),
+        (0.1, 0.2, None),
+        (0.2, 0.3, None),
+        (0.26, 0.3, False),
+        (0.0, 0.14, False),
+        (0, 1, None),
+    ],
+)
+def test_an_interval_may_leave_a_claim_undecided(low: float, high: float, verdict: bool | None) -> None:
+    assert inside(low, high, 0.15, 0.25) is verdict
+
+
+def test_completion_times_are_judged_by_their_intervals() -> None:
+    """CUBIC and BBR, whose reduction lies in an interval of this width around what is measured."""
+
+    def verdicts(reduction: float, width: float) -> list[bool | None]:
+        rows = [
+            {"flows": flows, "queues": queues, "scheme": "RTT", "shares": "by flows", "jain_of_slowdown": 0.5}
+            for flows in ("CUBIC", "BBR")
+            for queues in (2, 4, 8)
+        ]
+        rows += [{**rows[0], "queues": 1, "scheme": "CCA"}]
+        rows += [{**row, "queues": 1, "scheme": "one queue"} for row in (rows[0], rows[3])]
+        table = pd.DataFrame(rows).assign(fct_reduction=reduction)
+        table["fct_reduction_low"], table["fct_reduction_high"] = reduction - width, reduction + width
+        found = {s.claim.split(":")[0]: s.holds for s in rtt.test_4({"test4": table})}
+        return [found["CUBIC, 4 queues"], found["BBR"], found["P4air and P4CCI"]]
+
+    assert verdicts(0.2, 0.04) == [True, False, False]
+    assert verdicts(0.2, 0.1) == [None, False, False]
+    assert verdicts(0.2, 0.3) == [None, None, None]
+    assert verdicts(0.0, 0.04) == [False, True, True]
+    assert verdicts(0.06, 0.04) == [False, None, None]
 
 
 # ---- every one of them -----------------------------------------------------------------------------------------------
@@ -202,7 +245,7 @@ def never_otherwise(part: Callable[[Tables], list[Statement]], tables: Tables, *
             before = left.get(statement.claim)
             if before is not None and statement.holds != before.holds:
                 assert statement.sentence() != before.sentence()
-                assert statement.sentence().startswith("Holds") == statement.holds
+                assert statement.sentence().startswith("Holds") == (statement.holds is True)
                 del left[statement.claim]
         if not left:
             break

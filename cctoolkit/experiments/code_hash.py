@@ -37,7 +37,7 @@ _CARRIED_BY = (
     "cctoolkit.scenario.files",
     "cctoolkit.scenario.link_trace",
 )  # fmt: skip
-_LAST_STEPS = ("figures", "conclusions", "page", "book")
+_LAST_STEPS = ("figures", "conclusions", "statements", "page", "book")
 #: What only runs on real Linux use, and captures.
 NOT_SIMULATED = (
     "cctoolkit._support.algorithm.kernel_module", "cctoolkit.aqm.linux_only", "cctoolkit.capture",

@@ -68,7 +68,7 @@ def items_table(paper: str) -> str:
         about = {"": item["item"], "shows": item["shows"]}
         for name, statements in item_statements(item["statements"]).items():
             claims = [s for s in statements if not s.claim.startswith(OURS)]
-            holds = f"{sum(s.holds for s in claims)} of {len(claims)}"
+            holds = f"{sum(s.holds is True for s in claims)} of {len(claims)}"
             first = claims[0] if claims else statements[0]
             rows.append(
                 about

@@ -1,7 +1,7 @@
 """Statements about measurements: a claim, what was measured, and whether the claim holds.
 
-Every statement is computed from tables each time and may come out either way. A claim is a paper's, or ours; the
-paper's numbers come from ``data/papers/``.
+Every statement is computed from tables each time and may come out either way, or undecided where a measurement is not
+certain enough. A claim is a paper's, or ours; the paper's numbers come from ``data/papers/``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ __all__ = [
     "all_near",
     "bullets",
     "bullets_of",
+    "every",
     "holding",
+    "inside",
     "near",
     "relative",
     "statements_table",
@@ -48,14 +50,18 @@ class Statement:
         The claim, without a full stop.
     measured : str
         The measurement in words and numbers.
-    holds : bool
-        Whether the measurement supports the claim.
+    holds : bool or None
+        Whether the measurement supports the claim; None if its interval allows both.
     """
 
     about: str | int
     claim: str
     measured: str
-    holds: bool
+    holds: bool | None
+
+    def __post_init__(self) -> None:
+        if self.holds is not None:  # a comparison of arrays gives numpy's kind
+            object.__setattr__(self, "holds", bool(self.holds))
 
     def sentence(self) -> str:
         """The statement as one line of Markdown.
@@ -66,8 +72,10 @@ class Statement:
         'Holds: loss rises with the flows. Measured: 0.05, 0.18, 0.31 %.'
         >>> Statement("Table I", OURS + "the delay is lower", "-5 %", False).sentence()
         '**Does not hold** (our claim): the delay is lower. Measured: −5 %.'
+        >>> Statement("Table I", "the delay is lower", "-5 % (-12 to +2 %)", None).sentence()
+        'Undecided: the delay is lower. Measured: −5 % (−12 to +2 %).'
         """
-        verdict = "Holds" if self.holds else "**Does not hold**"
+        verdict = {True: "Holds", False: "**Does not hold**", None: "Undecided"}[self.holds]
         whose = " (our claim)" if self.claim.startswith(OURS) else ""
         measured = _MINUS.sub("−", self.measured)
         return f"{verdict}{whose}: {self.claim.removeprefix(OURS)}. Measured: {measured}."
@@ -169,6 +177,31 @@ def near(
     )
 
 
+def inside(low: float, high: float, least: float, most: float) -> bool | None:
+    """Whether a quantity lies between `least` and `most`, if all that is known is its interval; None if it may or not.
+
+    Examples
+    --------
+    >>> inside(0.16, 0.24, 0.15, 0.25), inside(0.01, 0.13, 0.15, 0.25), inside(0.1, 0.2, 0.15, 0.25)
+    (True, False, None)
+    """
+    if least <= low and high <= most:
+        return True
+    return False if high < least or most < low else None
+
+
+def every(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all of several hold: not if one does not, undecided if one is.
+
+    Examples
+    --------
+    >>> every([True, True]), every([True, None]), every([None, False])
+    (True, None, False)
+    """
+    known = list(verdicts)
+    return False if False in known else None if None in known else True
+
+
 def all_near(
     about: str | int,
     what: str,
@@ -220,16 +253,14 @@ def statements_table(found: Iterable[Statement]) -> pd.DataFrame:
     -------
     DataFrame
         ``figure`` (table or figure: numbers, or all text), ``paper`` (the claim), ``toolkit`` (the measurement) and
-        ``agrees`` (yes or no).
+        ``agrees`` (yes, no or undecided).
     """
     import pandas as pd
 
     found = list(found)
     are_numbers = all(isinstance(s.about, int) for s in found)
-    rows = [
-        (s.about if are_numbers else str(s.about), s.claim, s.measured, "yes" if s.holds else "no")
-        for s in found
-    ]
+    words = {True: "yes", False: "no", None: "undecided"}
+    rows = [(s.about if are_numbers else str(s.about), s.claim, s.measured, words[s.holds]) for s in found]
     return pd.DataFrame(rows, columns=["figure", "paper", "toolkit", "agrees"])
 
 
@@ -252,4 +283,4 @@ def holding(found: Iterable[Statement]) -> str:
     '1 of 2 statements hold.'
     """
     known = list(found)
-    return f"{sum(s.holds for s in known)} of {len(known)} statements hold."
+    return f"{sum(s.holds is True for s in known)} of {len(known)} statements hold."
