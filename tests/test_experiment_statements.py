@@ -70,6 +70,13 @@ def test_near_reports_the_spread_over_seeds() -> None:
     assert Measured.over([1, 3]) == Measured(2, math.sqrt(2)) and math.isnan(Measured.over([1]).std)
 
 
+def test_a_difference_just_beyond_the_tolerance_shows_it() -> None:
+    texts = [
+        near("", "F1", found, 0.74, within=0.05, absolute=True).measured for found in (0.69, 0.6892, 0.68)
+    ]
+    assert texts == ["0.69 (-0.05)", "0.69 (-0.051)", "0.68 (-0.06)"]
+
+
 def test_all_near_names_what_is_not() -> None:
     statement = all_near("", "loss", {"1 flow": (0.05, 0.05), "2 flows": (0.3, 0.17)}, within=0.2, unit=" %")
     assert not statement.holds and statement.measured.endswith("not within 20 %: 2 flows")

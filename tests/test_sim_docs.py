@@ -12,7 +12,8 @@ from cctoolkit.scenario.scenario import scenario_of, sweep
 CHAPTER = ROOT / "docs" / "simulator.md"
 
 
-def test_python_of_the_chapter(tmp_path):
+def test_python_of_the_chapter(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it writes a trace
     examples = code(CHAPTER, "python")
     assert len(examples) >= 4
     script = tmp_path / "chapter.py"

@@ -119,8 +119,12 @@ def _tolerance(within: float, absolute: bool, unit: str) -> str:
 
 def _beside(found: Measured, paper: float, unit: str, digits: int, within: float, absolute: bool) -> str:
     if absolute:
-        off = found.mean - paper
-        return f"{found.text(digits)}{unit} ({off:+.{digits}f})"
+        off, most = found.mean - paper, within + _EXACT
+        places = next(  # those of the measurement, or as many as show on which side of the tolerance it is
+            (n for n in range(digits, digits + 3) if (abs(round(off, n)) <= most) == (abs(off) <= most)),
+            digits + 3,
+        )
+        return f"{found.text(digits)}{unit} ({off:+.{places}f})"
     text = f"{found.text(digits)}{unit} ({relative(found.mean, paper, within)}"
     if not math.isnan(found.std) and abs(found.mean - paper) <= found.std:
         text += ", within one standard deviation"
