@@ -15,7 +15,7 @@ from .._support.markdown import markdown_table
 from .catalogue import RESULTS
 from .kept import KeptTables, made
 from .papers import paper_items
-from .statements import OURS, Statement
+from .statements import OURS, Statement, count_holding
 
 __all__ = ["item_statements", "items_table"]
 
@@ -68,12 +68,11 @@ def items_table(paper: str) -> str:
         about = {"": item["item"], "shows": item["shows"]}
         for name, statements in item_statements(item["statements"]).items():
             claims = [s for s in statements if not s.claim.startswith(OURS)]
-            holds = f"{sum(s.holds is True for s in claims)} of {len(claims)}"
             first = claims[0] if claims else statements[0]
             rows.append(
                 about
                 | {
-                    "claims that hold": holds if claims else "",
+                    "claims that hold": count_holding(claims) if claims else "",
                     "the first claim": first.sentence(),
                     "result": f"`{name}`",
                 }

@@ -23,6 +23,7 @@ __all__ = [
     "all_near",
     "bullets",
     "bullets_of",
+    "count_holding",
     "every",
     "holding",
     "inside",
@@ -99,11 +100,15 @@ def relative(measured: float, paper: float, within: float = 0.0) -> str:
     off = 100 * (ratio - 1)
     if round(off) == 0:
         return "equal"
-    most = 100 * within + 1e-9
-    digits = (
-        next((n for n in range(3) if (abs(round(off, n)) <= most) == (abs(off) <= most)), 3) if within else 0
-    )
+    digits = _decimals(off, 100 * within, 0) if within else 0
     return f"{abs(off):.{digits}f} % {'above' if off > 0 else 'below'}"
+
+
+def _decimals(off: float, within: float, least: int) -> int:
+    """So many decimals that a rounded difference is on its own side of the tolerance; at most three more than least."""
+    most = within + _EXACT
+    enough = (n for n in range(least, least + 3) if (abs(round(off, n)) <= most) == (abs(off) <= most))
+    return next(enough, least + 3)
 
 
 def _verdict(found: Measured, paper: float, within: float, absolute: bool) -> bool:
@@ -119,12 +124,8 @@ def _tolerance(within: float, absolute: bool, unit: str) -> str:
 
 def _beside(found: Measured, paper: float, unit: str, digits: int, within: float, absolute: bool) -> str:
     if absolute:
-        off, most = found.mean - paper, within + _EXACT
-        places = next(  # those of the measurement, or as many as show on which side of the tolerance it is
-            (n for n in range(digits, digits + 3) if (abs(round(off, n)) <= most) == (abs(off) <= most)),
-            digits + 3,
-        )
-        return f"{found.text(digits)}{unit} ({off:+.{places}f})"
+        off = found.mean - paper
+        return f"{found.text(digits)}{unit} ({off:+.{_decimals(off, within, digits)}f})"
     text = f"{found.text(digits)}{unit} ({relative(found.mean, paper, within)}"
     if not math.isnan(found.std) and abs(found.mean - paper) <= found.std:
         text += ", within one standard deviation"
@@ -278,6 +279,18 @@ def bullets_of(part: Callable[[Any], Iterable[Statement]]) -> Callable[[Any], st
     return lambda tables: bullets(part(tables))
 
 
+def count_holding(found: Iterable[Statement]) -> str:
+    """How many of the statements hold.
+
+    Examples
+    --------
+    >>> count_holding([Statement(5, "a", "b", True), Statement(5, "c", "d", None)])
+    '1 of 2'
+    """
+    known = list(found)
+    return f"{sum(s.holds is True for s in known)} of {len(known)}"
+
+
 def holding(found: Iterable[Statement]) -> str:
     """How many statements hold.
 
@@ -286,5 +299,4 @@ def holding(found: Iterable[Statement]) -> str:
     >>> holding([Statement(5, "a", "b", True), Statement(5, "c", "d", False)])
     '1 of 2 statements hold.'
     """
-    known = list(found)
-    return f"{sum(s.holds is True for s in known)} of {len(known)} statements hold."
+    return f"{count_holding(found)} statements hold."

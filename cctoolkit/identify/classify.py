@@ -180,7 +180,9 @@ def classify_flows(
         for job in _jobs(stretch, limit_ns, opened.slot_ms, min_bytes)
     ]
     scalable: set[int] = set()
-    came = _noting_l4s(_parts(source, selection, reading, packets), scalable)
+    came = _parts(source, selection, reading, packets)
+    if set(_L4S) & set(opened.classes_):
+        came = _noting_l4s(came, scalable)
     left = None if egress is None else _parts(egress, None, reading, packets)
     comparer = None if left is None or not check_taps else TapComparer()
     answers = [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,16 @@ def read_scenario(path: str | os.PathLike[str]) -> Scenario:
     """
     table = read_toml(path)
     table.pop("sweep", None)
-    try:
+    with _errors_name(path):
         return scenario_of(_with_link_trace(table, Path(path).parent))
+
+
+@contextlib.contextmanager
+def _errors_name(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
     except ParameterError as err:
-        raise ParameterError(f"{os.fspath(path)}: {err}") from None
+        raise err.within(os.fspath(path)) from None
 
 
 def _with_link_trace(table: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -96,11 +103,9 @@ def read_sweep(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Scena
     >>> [changes for changes, _ in read_sweep("grid.toml")]
     [{'bottleneck.aqm': 'codel'}, {'bottleneck.aqm': 'pie'}]
     """
-    grid = read_toml(path).get("sweep", {})
-    if not isinstance(grid, Mapping):
-        raise ParameterError(f"{os.fspath(path)}: sweep: must be a table of lists by path")
-    scenario = read_scenario(path)
-    try:
-        return list(sweep(scenario, grid))
-    except ParameterError as err:
-        raise ParameterError(f"{os.fspath(path)}: {err}") from None
+    table = read_toml(path)
+    grid = table.pop("sweep", {})
+    with _errors_name(path):
+        if not isinstance(grid, Mapping):
+            raise ParameterError("sweep: must be a table of lists by path")
+        return list(sweep(scenario_of(_with_link_trace(table, Path(path).parent)), grid))

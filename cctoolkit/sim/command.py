@@ -43,13 +43,12 @@ def simulate_command(
 
     Examples: `cct simulate shared.toml -o run`, `cct simulate grid.toml -o grid.parquet`
     """
-    from ..scenario import read_scenario, read_sweep
+    from ..scenario import read_sweep
     from ..scenario.run import check_run_target
     from ..scenario.terminal import show_run
     from .simulation import simulate
     from .sweep import run_sweep
 
-    single = read_scenario(scenario)
     jobs = read_sweep(scenario)
     progress = sys.stderr.isatty()
     if len(jobs) > 1 or jobs[0][0]:
@@ -66,6 +65,7 @@ def simulate_command(
         return
     if pcap is not None and not record:
         raise ParameterError("pcap: cannot be combined with --no-record, which records no taps")
+    ((_, single),) = jobs
     if not single.name:
         single = single.replace({"name": scenario.stem})
     if output is not None:

@@ -59,14 +59,14 @@ def run_command(
 
     Example: `cct testbed run shared.toml -o shared`
     """
-    from ..scenario import read_scenario, read_sweep
+    from ..scenario import read_sweep
     from ..scenario.terminal import show_run
     from .testbed import run_testbed
 
     jobs = read_sweep(scenario)
     if len(jobs) > 1 or jobs[0][0]:
         raise ParameterError(f"{scenario}: has a [sweep]; run it with `cct testbed sweep`")
-    single = read_scenario(scenario)
+    ((_, single),) = jobs
     if not single.name:
         single = single.replace({"name": scenario.stem})
     output = output or Path(scenario.stem)
