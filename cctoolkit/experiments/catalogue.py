@@ -56,8 +56,10 @@ _UML = "cctoolkit.testbed.uml"
 _LINUX = (
     "cctoolkit/testbed/guest/*",
     "cctoolkit/testbed/kernel/*",
-    "hardware/linux/*/*.[ch]",
-    "hardware/linux/*/*.patch",
+    "hardware/linux/aqm/*.[ch]",
+    "hardware/linux/example/*.[ch]",
+    "hardware/linux/prague/*.[ch]",
+    "hardware/linux/prague/*.patch",
 )
 
 
