@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import numpy as np
 import pytest
 from replay_aqm import seen
 from uml_kernel import uml_kernel
@@ -22,7 +23,7 @@ BURST_NS = 100_000
 
 def run_of(folder, *flows, packets, octets, interval_us):
     uml_kernel()
-    aqm = {"name": "linux:opportunity", "bytes": octets, "interval_us": interval_us}
+    aqm = cct.aqm.Opportunity(bytes=octets, interval_ms=interval_us / 1000)
     link = cct.Bottleneck(rate_mbps=1000, buffer_packets=packets, aqm=aqm)
     spec = cct.Scenario(bottleneck=link, flows=flows, duration_s=10, seed=1)
     try:
@@ -81,7 +82,30 @@ def test_each_packet_leaves_at_its_opportunity(link, tmp_path):
     assert min(late) > -2_000 and max(late) < BURST_NS  # the first, which gives the phase, may be late itself
 
 
-def test_values_out_of_range(tmp_path):
-    """The message of the kernel reaches the user."""
-    with pytest.raises(TestbedError, match="bytes and interval_us must be positive"):
-        run_of(tmp_path / "run", cct.Flow(), packets=5, octets=0, interval_us=1000)
+def test_acknowledgements_wait_too(tmp_path):
+    """With a link of the same kind on the way back, they pass the tap at its opportunities, in the same phase."""
+    uml_kernel()
+    aqm = cct.aqm.Opportunity(bytes=3000, interval_ms=20, both_ways=True)
+    link = cct.Bottleneck(rate_mbps=1000, buffer_packets=20, aqm=aqm)
+    spec = cct.Scenario(bottleneck=link, flows=[cct.Flow("reno", rtt_ms=33)], duration_s=3, seed=1)
+    try:
+        run = run_testbed(spec, tmp_path / "run")
+    except TestbedUnavailableError as err:
+        pytest.skip(str(err))
+    there, back = run.egress.columns, run.ingress.columns
+    data = there["ts_ns"][there["direction"] == 0] % 20_000_000
+    acks = back["ts_ns"][back["direction"] == 1] % 20_000_000
+    assert len(acks) > 100
+    assert np.ptp(data) < BURST_NS and np.ptp(acks) < BURST_NS
+    assert abs(int(data.min()) - int(acks.min())) < 1_000_000
+
+
+def test_the_kernel_refuses_values_out_of_range(tmp_path):
+    uml_kernel()
+    aqm = {"name": "linux:opportunity", "bytes": 0, "interval_us": 1000}
+    spec = cct.Scenario(bottleneck=cct.Bottleneck(rate_mbps=1000, buffer_packets=5, aqm=aqm), flows=[cct.Flow()])
+    try:
+        with pytest.raises(TestbedError, match="bytes and interval_us must be positive"):
+            run_testbed(spec, tmp_path / "run")
+    except TestbedUnavailableError as err:
+        pytest.skip(str(err))

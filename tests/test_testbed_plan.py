@@ -368,7 +368,6 @@ FLOWS_REFUSED = [
     (cct.Flow("dctcp", ecn="off"), "dctcp in Linux supports only 'accurate'"),
     (cct.Flow("reno", ecn="l4s"), "only for prague, and for dctcp with dualpi2"),
     (cct.Flow("dctcp", ecn="l4s"), "only for prague, and for dctcp with dualpi2"),
-    (cct.Flow("reno", delayed_ack=4), "delayed_ack: 4, but Linux supports only 1 or 2"),
     (cct.Flow("reno", quick_acks=2), "quick_acks: 2"),
 ]
 
@@ -377,6 +376,32 @@ FLOWS_REFUSED = [
 def test_flows_that_linux_does_not_have(flow, words):
     with pytest.raises(ParameterError, match=words):
         make_plan(scenario(cct.Flow("reno", count=3), flow))
+
+
+def test_receivers_that_merge_segments():
+    """One acknowledgement for up to six: what GRO may merge, on a host of their own."""
+    plan = make_plan(
+        scenario(cct.Flow("reno"), cct.Flow("reno", delayed_ack=6), cct.Flow("udp", rate_mbps=1))
+    )
+    assert plan.group_of == [0, 1, 0]
+    assert f"link set dev d0 gro_max_size {52 + 6 * 1448 + 1}" in plan.hosts["D1"].ip
+    assert plan.hosts["D1"].commands[0] == "ethtool -K d0 gro on"
+    assert plan.hosts["B"].commands == ["ethtool -K b1 tso off"]
+    assert not plan.hosts["D0"].commands and not any("gro" in line for line in plan.hosts["D0"].ip[1:])
+    with pytest.raises(ParameterError, match=r"flows\[0\].delayed_ack: 6, but only backend uml"):
+        make_plan(scenario(cct.Flow("reno", delayed_ack=6)), virtual=False)
+
+
+def test_a_link_that_delivers_in_bursts():
+    for both_ways, back in ((False, []), (True, ["qdisc add dev ra root opportunity"])):
+        link = aqm.Opportunity(bytes=2000, interval_ms=2.5, both_ways=both_ways)
+        plan = make_plan(scenario(aqm=link))
+        assert [line for line in plan.hosts["R"].tc if " ra " in line] == back
+        assert [(x.owner, x.name, x.value) for x in plan.modules] == [
+            ("opportunity", "bytes", "2000"), ("opportunity", "interval_us", "2500"), ("opportunity", "limit", "500"),
+        ]  # fmt: skip
+    with pytest.raises(ParameterError, match=r"interval_ms: 0\.0005"):
+        aqm.Opportunity(interval_ms=0.0005)
 
 
 def test_a_congestion_control_may_have_linux_s_values_or_its_own():

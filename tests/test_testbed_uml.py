@@ -345,6 +345,18 @@ def test_options_of_connections_take_effect(tmp_path):
 
 
 @pytest.mark.slow
+def test_receivers_that_merge_segments_acknowledge_several_at_once(tmp_path):
+    """As generic receive offload has them: most acknowledgements are for as many segments as may be merged."""
+    flows = [cct.Flow("reno", rtt_ms=10), cct.Flow("reno", rtt_ms=10, delayed_ack=6)]
+    run = run_testbed(scenario(*flows, duration_s=1.5, rate_mbps=1000), tmp_path / "run")
+    c = run.ingress.columns
+    for i, most in enumerate((2, 6)):
+        acks = c["ack"][(c["flow_id"] == i) & (c["direction"] == 1)].astype(np.int64)
+        segments = pd.Series(np.diff(acks[acks > 0]) // 1448)
+        assert segments[segments > 0].mode().tolist() == [most]
+
+
+@pytest.mark.slow
 def test_several_queues_and_a_controller(tmp_path):
     queues = [cct.Queue(buffer_packets=50), cct.Queue(buffer_bytes=75_000, weight=1)]
     flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=1)]

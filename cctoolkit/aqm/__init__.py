@@ -94,6 +94,7 @@ from .linux_only import (
     Fq,
     FqPie,
     KernelModule,
+    Opportunity,
     Sfb,
     Sfq,
 )
@@ -131,6 +132,7 @@ __all__ = [
     "LinuxDualPi2",
     "LinuxPie",
     "NpuCoDel",
+    "Opportunity",
     "P4CoDel",
     "Pi2",
     "Pie",

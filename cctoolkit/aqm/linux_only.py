@@ -12,7 +12,7 @@ from .._support.algorithm import kernel_module
 from ..errors import ParameterError
 from .base import Aqm
 
-__all__ = ["Cake", "Choke", "Fq", "FqPie", "KernelModule", "Sfb", "Sfq"]
+__all__ = ["Cake", "Choke", "Fq", "FqPie", "KernelModule", "Opportunity", "Sfb", "Sfq"]
 
 
 class Fq(Aqm):
@@ -189,6 +189,57 @@ class Choke(Aqm):
             raise ParameterError("Choke.min_packets: must be positive and less than max_packets")
         if not 0 < self.max_probability <= 1:
             raise ParameterError("Choke.max_probability: must be positive and at most 1")
+
+
+class Opportunity(Aqm):
+    """A link that delivers in bursts, without active queue management, as Mahimahi's ``mm-link`` does.
+
+    At each interval, the link sends what waits, up to a number of bytes; what is not used is lost. A packet that does
+    not fit continues at the next interval. Cellular links and links with time slots work like this.
+
+    Parameters
+    ----------
+    bytes : int
+        Bytes of a burst, counting whole frames. ``mm-link`` has 1504, counting from the IP header.
+    interval_ms : float
+        Time from one burst to the next in ms.
+    both_ways : bool
+        Acknowledgements wait for a link of the same kind, as in ``mm-link`` with one trace for both directions.
+
+    Notes
+    -----
+    The queue discipline is the project's own, so the kernel must be built with it: ``cct testbed build --with
+    hardware/linux/link``. The bottleneck's ``rate_mbps`` is the rate within a burst, and its ``buffer_packets`` apply
+    to each direction.
+
+    See Also
+    --------
+    TailDrop : a link with a steady rate
+    cctoolkit.read_link_trace : a recorded link as changes of its rate
+
+    Examples
+    --------
+    200 kbit/s:
+
+    >>> aqm = cct.aqm.Opportunity(bytes=1500, interval_ms=60)
+    >>> cct.Bottleneck(rate_mbps=1000, buffer_packets=20, aqm=aqm).aqm
+    Opportunity(bytes=1500, interval_ms=60.0, both_ways=False)
+    """
+
+    name: ClassVar[str] = "opportunity"
+    linux_only: ClassVar[bool] = True
+
+    bytes: int = 1500
+    interval_ms: float = 12.0
+    both_ways: bool = False
+
+    def check(self) -> None:
+        if not 1 <= self.bytes <= 10**9:
+            raise ParameterError(f"Opportunity.bytes: {self.bytes!r} must be between 1 and 10**9")
+        if not 1e-3 <= self.interval_ms <= 1e6:
+            raise ParameterError(
+                f"Opportunity.interval_ms: {self.interval_ms!r} must be between 0.001 and 10**6"
+            )
 
 
 class KernelModule(kernel_module.KernelModule, Aqm):

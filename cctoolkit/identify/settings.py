@@ -14,6 +14,7 @@ import numpy as np
 
 from .._support.algorithm.kernel_module import PREFIX, built_in
 from .._support.words import did_you_mean
+from ..aqm import Opportunity
 from ..errors import ParameterError
 from ..scenario import Bottleneck, Flow, Scenario, read_sweep
 from ..testbed.doctor import BACKENDS
@@ -27,6 +28,7 @@ __all__ = [
     "PAPER_CCAS",
     "SETTINGS",
     "SIMULATOR_CCAS",
+    "bursts",
     "every_cca",
     "hard",
     "jobs",
@@ -284,6 +286,61 @@ def world(
         yield {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": len(names)} | changes, scenario
 
 
+#: What Mahimahi's ``mm-link`` delivers at once: 1504 bytes, or 14.5 of Nebby's packets of 100 bytes and its own header.
+_BURST_PACKETS = 1504 / 104
+#: Bytes on the wire of the smallest packets that Linux sends with a limit on the segment (88 with options).
+_SMALL_PACKET_BYTES = 142
+
+
+def bursts(
+    runs: int = 680, seed: int = 1, *, ccas: Sequence[str] = KERNEL_CCAS, measured_s: float = 30.0
+) -> Pairs:
+    """One flow through 45 to 500 kbit/s, 30 to 250 ms, 0.7 to 2 BDP, on a link that delivers in bursts.
+
+    Settings like those of Nebby (Mishra et al., SIGCOMM 2024): Mahimahi's ``mm-link`` in both directions, small
+    segments, and a receiver that merges those of a burst (GRO), so that one acknowledgement is for up to ten.
+
+    Parameters
+    ----------
+    runs, seed, ccas, measured_s
+        As :func:`hard`.
+
+    Yields
+    ------
+    dict, Scenario
+        ``rate_mbps``, ``rtt_ms``, ``buffer_bdp``, ``delayed_ack``.
+
+    Notes
+    -----
+    The runs have the congestion controls of `ccas` in turn. They need real Linux with
+    :class:`~cctoolkit.aqm.Opportunity`.
+    """
+    for run in range(runs):
+        rng = run_rng(seed, 7, run)
+        rate, rtt = between(rng, 0.045, 0.5), between(rng, 30, 250)
+        bdp = float(rng.choice([0.7, 1, 1, 1, 1.5, 2]))
+        merged = int(rng.integers(2, 11))
+        x = float(rng.uniform(0, 1))
+        opportunities_per_s = max(int(rate * 1000) // 12, 1)  # as its scripts write traces
+        link = Opportunity(
+            bytes=round(_BURST_PACKETS * _SMALL_PACKET_BYTES),
+            interval_ms=round(1000 / opportunities_per_s, 3),
+            both_ways=True,
+        )
+        flow = Flow(
+            ccas[run % len(ccas)], rtt_ms=rtt, access_ms=5, packet_bytes=_SMALL_PACKET_BYTES,
+            delayed_ack=merged, start_s=round(x, 3),
+        )  # fmt: skip
+        packets = max(round(bdp * rate * rtt * 125) // 104, 1)
+        yield (
+            {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "delayed_ack": merged},
+            drawn(
+                "bursts", seed, run, Bottleneck(rate_mbps=1000, buffer_packets=packets, aqm=link), [flow],
+                x + measured_s,
+            ),
+        )  # fmt: skip
+
+
 #: By name, for the command line.
 SETTINGS: dict[str, Callable[..., Pairs]] = {
     "paper": paper,
@@ -291,9 +348,12 @@ SETTINGS: dict[str, Callable[..., Pairs]] = {
     "hard": hard,
     "every-cca": every_cca,
     "world": world,
+    "bursts": bursts,
     "elsewhere": elsewhere,
 }
 _WITH_PARTS = ("hard", "elsewhere")
+#: Those whose runs have the congestion controls in turn, by default all of them.
+_IN_TURN = ("every-cca", "bursts")
 
 
 def jobs(
@@ -315,7 +375,7 @@ def jobs(
         ``"simulator"`` or a testbed backend. It decides which congestion controls are available.
     runs, seed, ccas
         For named settings only; a file specifies them itself. By default `ccas` are those of the paper, and for
-        ``every-cca`` all that `on` has, except :data:`BUILT_CCAS`.
+        ``every-cca`` and ``bursts`` all that `on` has, except :data:`BUILT_CCAS`.
     part : str, optional
         Of ``hard``, ``"train"`` or ``"test"``; of ``elsewhere``, a family.
 
@@ -354,7 +414,7 @@ def _drawn(
 ) -> tuple[list[tuple[dict[str, Any], Scenario]], int]:
     """As :func:`jobs`, of named settings."""
     there = SIMULATOR_CCAS if on == "simulator" else KERNEL_CCAS
-    chosen = tuple(ccas or (there if settings == "every-cca" else PAPER_CCAS))
+    chosen = tuple(ccas or (there if settings in _IN_TURN else PAPER_CCAS))
     added = own_ccas() if on == "simulator" else (*BUILT_CCAS, *built_in("ccas"))
     available = tuple(dict.fromkeys((*there, *added)))
     for cca in chosen:
@@ -368,4 +428,4 @@ def _drawn(
     if part is not None and settings not in _WITH_PARTS:
         raise ParameterError(f"part: only {' and '.join(_WITH_PARTS)} have parts, not {settings}")
     options |= {} if part is None else {"part": part}
-    return list(SETTINGS[settings](**options)), 1 if settings == "every-cca" else len(chosen)
+    return list(SETTINGS[settings](**options)), 1 if settings in _IN_TURN else len(chosen)

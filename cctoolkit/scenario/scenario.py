@@ -329,7 +329,8 @@ class Flow:
     max_window : int
         Receive window in packets.
     delayed_ack : int
-        Packets in order per acknowledgement (RFC 5681: 2), unless 40 ms pass after the first.
+        Packets in order per acknowledgement (RFC 5681: 2), unless 40 ms pass after the first. On real Linux (backend
+        ``uml`` only), more than 2 is the most that the receiver merges (GRO) of packets less than 0.1 ms apart.
     quick_acks : int
         Number of packets at the start that are acknowledged one by one (Linux: up to 16, and more if the application
         writes in pieces).

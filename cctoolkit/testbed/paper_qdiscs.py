@@ -1,10 +1,10 @@
-"""The papers' AQMs as the queue disciplines of ``hardware/linux/aqm``: their kinds and module parameters."""
+"""AQMs as the project's own queue disciplines, of ``hardware/linux``: their kinds and module parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..aqm import Abc, Aqm, IntegerAbc, IntegerIRed, IntegerPi2, IRed, Pi2, PisaCoDel
+from ..aqm import Abc, Aqm, IntegerAbc, IntegerIRed, IntegerPi2, IRed, Opportunity, Pi2, PisaCoDel
 from ..aqm.pi2 import IDENTIFIERS
 from ..errors import ParameterError
 
@@ -106,6 +106,10 @@ def _codel_pisa(aqm: PisaCoDel) -> tuple[str, Values]:
     return "codel_pisa", values
 
 
+def _opportunity(link: Opportunity) -> tuple[str, Values]:
+    return "opportunity", {"bytes": link.bytes, "interval_us": _us(link, "interval_ms")}
+
+
 #: AQMs that have a queue discipline there.
 MODULES: dict[type[Aqm], Callable[..., tuple[str, Values]]] = {
     Pi2: _pi2,
@@ -115,4 +119,5 @@ MODULES: dict[type[Aqm], Callable[..., tuple[str, Values]]] = {
     Abc: _abc,
     IntegerAbc: _abc,
     PisaCoDel: _codel_pisa,
+    Opportunity: _opportunity,
 }

@@ -50,6 +50,10 @@ __all__ = ["MACHINE_SYSCTLS", "Host", "Link", "ModuleParameter", "Plan", "TapSet
 #: only in kernels built with them.
 _SHARED_CCAS = (Reno, Cubic, Bbr, Htcp, Vegas, Dctcp, Prague, Bbr3)
 _UNLIMITED_WINDOW = 1_000_000
+#: Bytes of the headers of IPv4 and of TCP with timestamps.
+_HEADER_BYTES = 52
+#: How long a receiver waits for a further packet to merge (``gro_flush_timeout``), about as network cards do.
+_GRO_NS = 100_000
 #: Most packets that netem can hold; its default of 1000 would be another bottleneck.
 _NETEM_LIMIT = 1_000_000
 #: One hardware address for all: links have no ARP, so a frame goes to the address of its own sender.
@@ -103,11 +107,12 @@ class Link:
 
 @dataclass
 class Host:
-    """A box of the network: lines for ``ip -b`` and ``tc -b``, and settings under ``/proc/sys``."""
+    """A box of the network: lines for ``ip -b``, ``tc -b`` and ``sh``, and settings under ``/proc/sys``."""
 
     ip: list[str] = field(default_factory=list)
     tc: list[str] = field(default_factory=list)
     sysctls: dict[str, str] = field(default_factory=dict)
+    commands: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -245,7 +250,7 @@ def make_plan(
     """
     flows = scenario.flow_list()
     for i, flow in enumerate(flows):
-        _check(flow, f"flows[{_entry(scenario, i)}]", scenario)
+        _check(flow, f"flows[{_entry(scenario, i)}]", scenario, virtual)
     frame = max(f.packet_bytes for f in flows)
     any_ect = any(f.ecn == "l4s" and isinstance(f.cca, Dctcp) for f in flows if not f.is_udp)
     tree = QdiscTree(scenario.bottleneck, "rb", frame, virtual, any_ect)
@@ -274,7 +279,9 @@ def make_plan(
         if _is_accurate(flow):
             for name in (f"S{g}", f"D{g}"):
                 hosts[name].sysctls |= _ACCURATE_ECN
-    hosts["R"].tc += tree.setup()
+        if _merged(flow):
+            _merge(hosts, g, flow)
+    hosts["R"].tc += tree.setup() + tree.way_back("ra")
     if tree.module_parameters():
         hosts["R"].tc += _marks(flows)
     traffic = []
@@ -335,7 +342,15 @@ def _entry(scenario: Scenario, index: int) -> int:
 def _path(flow: Flow, index: int) -> tuple[object, ...]:
     """Flows with equal paths share hosts; a sender with an access rate has its own link."""
     own_link = None if flow.access_mbps is None else index
-    return (flow.rtt_ms, flow.access_ms, flow.jitter_ms, flow.loss, _is_accurate(flow), own_link)
+    return (
+        flow.rtt_ms,
+        flow.access_ms,
+        flow.jitter_ms,
+        flow.loss,
+        _is_accurate(flow),
+        _merged(flow),
+        own_link,
+    )
 
 
 def _is_accurate(flow: Flow) -> bool:
@@ -343,7 +358,23 @@ def _is_accurate(flow: Flow) -> bool:
     return isinstance(flow.cca, Prague) or (flow.ecn == "accurate" and not isinstance(flow.cca, Dctcp))
 
 
-def _check(flow: Flow, where: str, scenario: Scenario) -> None:
+def _merged(flow: Flow) -> int:
+    """Bytes of payload that the receiver merges before TCP sees them; 0 if it does not merge."""
+    few = flow.is_udp or flow.delayed_ack <= 2
+    return 0 if few else flow.delayed_ack * (flow.packet_bytes - ETHERNET_BYTES - _HEADER_BYTES)
+
+
+def _merge(hosts: dict[str, Host], group: int, flow: Flow) -> None:
+    """Generic receive offload: packets that arrive one after the other become one, with one acknowledgement."""
+    receiver = hosts[f"D{group}"]
+    receiver.ip.append(f"link set dev d0 gro_max_size {_HEADER_BYTES + _merged(flow) + 1}")
+    receiver.commands += ["ethtool -K d0 gro on", f"echo {_GRO_NS} >/sys/class/net/d0/gro_flush_timeout"]
+    hosts["B"].commands.append(
+        f"ethtool -K b{group} tso off"
+    )  # a veth device does not merge what TSO could have sent
+
+
+def _check(flow: Flow, where: str, scenario: Scenario, virtual: bool) -> None:
     if not flow.is_udp:
         _check_cca(flow.cca, where)
         dctcp = isinstance(flow.cca, Dctcp)
@@ -354,8 +385,10 @@ def _check(flow: Flow, where: str, scenario: Scenario) -> None:
                 raise ParameterError(f"{where}.ecn: {flow.ecn!r}, but prague in Linux supports only 'l4s'")
         elif flow.ecn == "l4s":
             _check_l4s(scenario, where, dctcp)
-        if flow.delayed_ack > 2:
-            raise ParameterError(f"{where}.delayed_ack: {flow.delayed_ack}, but Linux supports only 1 or 2")
+        if flow.delayed_ack > 2 and not virtual:
+            raise ParameterError(
+                f"{where}.delayed_ack: {flow.delayed_ack}, but only backend uml supports more than 2"
+            )
         if flow.quick_acks != 16:
             raise ParameterError(f"{where}.quick_acks: {flow.quick_acks}, but Linux supports at most 16")
     if flow.queue is not None and scenario.bottleneck.scheduler in ("fq", "dual_wrr", "dual_ts"):

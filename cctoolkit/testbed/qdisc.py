@@ -23,6 +23,7 @@ from ..aqm import (
     LinuxCoDel,
     LinuxDualPi2,
     LinuxPie,
+    Opportunity,
     Pie,
     Red,
     Sfb,
@@ -133,6 +134,12 @@ class QdiscTree:
                 lines.append(self._queue_class("add", i, weights, b.rate_mbps))
             lines += self._leaf(i, self._class_of(i))
         return lines
+
+    def way_back(self, device: str) -> list[str]:
+        """Lines for the device at the other end, where a link that delivers in bursts does so in both directions."""
+        if not any(isinstance(q.aqm, Opportunity) and q.aqm.both_ways for q in self._queues):
+            return []
+        return [f"qdisc add dev {device} root {Opportunity.name}"]
 
     def _check_schedule(self) -> None:
         b = self.bottleneck

@@ -173,6 +173,7 @@ def _write(plan: Plan, directory: Path, recording: TapSettings, kernel: Kernel) 
             f"{name}.sysctl": batch(f"{path} {value}" for path, value in own.items()),
             f"{name}.ip": batch(host.ip),
             f"{name}.tc": batch(line for line in host.tc if not needs_netlink(line)),
+            f"{name}.sh": batch(host.commands),
         }
     for name, text in texts.items():
         if text or name == "changes":
@@ -311,6 +312,10 @@ def _explained(plan: Plan, directory: Path, what: str, details: list[str]) -> Ex
         )
     if what == "modules":
         return ParameterError(f"kernel {kernel}: {text}")
+    if what.startswith("commands of "):
+        return TestbedUnavailableError(
+            f"flows.delayed_ack: more than 2 needs ethtool and veth with GRO: {text}"
+        )
     if what.startswith("settings of "):
         return TestbedUnavailableError(f"flows: kernel {kernel} supports accurate ECN only with dctcp")
     return TestbedError(f"{what}: {text or 'failed'}{f' (in: {line})' if line else ''}")

@@ -63,6 +63,7 @@ step links ip -batch plan/links
 while read -r host; do
     [ ! -f "plan/$host.sysctl" ] || step "settings of $host" ip netns exec "$host" sh -c "$settings" settings "plan/$host.sysctl"
     [ ! -f "plan/$host.ip" ] || step "addresses of $host" ip -netns "$host" -batch "plan/$host.ip"
+    [ ! -f "plan/$host.sh" ] || step "commands of $host" ip netns exec "$host" sh -e "plan/$host.sh"
     [ ! -f "plan/$host.tc" ] || step "queues of $host" tc -netns "$host" -batch "plan/$host.tc"
 done <plan/hosts
 [ ! -s plan/R.netlink ] || step "queues of R" ip netns exec R ./netlink rb plan/R.netlink
