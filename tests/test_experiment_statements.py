@@ -449,3 +449,23 @@ def test_dragonflys_statements_can_come_out_either_way() -> None:
     swinging = epochs.assign(accuracy=0.6 + 0.25 * (epochs.epoch % 2))
     for table, holds in ((swinging, True), (epochs, False)):
         assert [s.holds for s in dragonfly.epochs({"epochs": table}) if "varies" in s.claim] == [holds]
+
+
+def test_scores_whose_intervals_overlap_decide_nothing():
+    """Dragonfly's comparisons hold, do not hold, or are undecided, by the intervals over runs."""
+
+    def inputs(cbiq: float, wide: float) -> list[bool | None]:
+        f1 = {"cbiq_bytes": cbiq, "in_bytes": 0.6, "out_bytes": 0.5, "drops_estimate": 0.4}
+        table = pd.DataFrame({"input": list(f1), "f1": list(f1.values())})
+        table = table.assign(low=table.f1 - wide, high=table.f1 + wide)
+        return [s.holds for s in dragonfly.inputs({"inputs": table})]
+
+    assert inputs(0.7, 0.04) == [True, True] and inputs(0.7, 0.06) == [None, None]
+    assert inputs(0.3, 0.04) == [False, True]
+
+    def splits(by_flow: float) -> bool | None:
+        rows = [("by run", 0.6, 0.55, 0.65), ("by flow", by_flow, by_flow - 0.05, by_flow + 0.05)]
+        table = pd.DataFrame(rows, columns=["split", "f1", "low", "high"]).assign(classifier="ours")
+        return dragonfly.splits({"splits": table})[0].holds
+
+    assert [splits(f1) for f1 in (0.8, 0.62, 0.4)] == [True, None, False]

@@ -6,6 +6,7 @@ certain enough. A claim is a paper's, or ours; the paper's numbers come from ``d
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OURS",
+    "Range",
     "Statement",
+    "above",
     "all_near",
     "bullets",
     "bullets_of",
@@ -29,12 +32,15 @@ __all__ = [
     "inside",
     "near",
     "relative",
+    "rising",
     "statements_table",
 ]
 
 #: Prefix of claims that are ours and not the paper's.
 OURS = "(not in the paper) "
 _EXACT = 1e-9
+#: An interval of a measurement: least and most.
+Range = tuple[float, float]
 #: A hyphen that stands for a minus sign.
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 
@@ -193,6 +199,41 @@ def inside(low: float, high: float, least: float, most: float) -> bool | None:
     if least <= low and high <= most:
         return True
     return False if high < least or most < low else None
+
+
+def above(this: Range, other: Range) -> bool | None:
+    """Whether a measurement is above another, by their intervals; None if these overlap.
+
+    Examples
+    --------
+    >>> above((0.7, 0.8), (0.5, 0.6)), above((0.5, 0.6), (0.7, 0.8)), above((0.5, 0.7), (0.6, 0.8))
+    (True, False, None)
+    """
+    if this[0] > other[1]:
+        return True
+    return False if this[1] < other[0] or this == other else None
+
+
+def rising(values: Iterable[float], ranges: Iterable[Range]) -> bool | None:
+    """Whether measurements rise from one to the next, by their intervals.
+
+    Returns
+    -------
+    bool or None
+        False if one is certainly below an earlier one; True if each is above the one before and the last certainly
+        above the first; else None.
+
+    Examples
+    --------
+    >>> steps = [(0.4, 0.5), (0.45, 0.6), (0.6, 0.7)]
+    >>> rising([0.45, 0.5, 0.65], steps), rising([0.45, 0.44, 0.65], steps), rising([0.65, 0.5, 0.45], steps[::-1])
+    (True, None, False)
+    """
+    values, ranges = list(values), list(ranges)
+    if any(ranges[j][1] < ranges[i][0] for j in range(len(ranges)) for i in range(j)):
+        return False
+    steps = all(after > before for before, after in itertools.pairwise(values))
+    return True if steps and len(values) > 1 and above(ranges[-1], ranges[0]) else None
 
 
 def every(verdicts: Iterable[bool | None]) -> bool | None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from .. import statements as shared
 from ..papers import paper_numbers
-from ..statements import OURS, Statement, statements_table
+from ..statements import OURS, Range, Statement, above, every, rising, statements_table
 from .logs import INPUTS
 from .scenarios import CLASSIFIERS
 from .tables import EPOCH_BACKGROUNDS, last_epochs
@@ -70,6 +70,18 @@ def _list(values: Mapping[Any, float], sign: bool = False) -> str:
     return ", ".join(f"{text(value)} at {ms:g} ms" for ms, value in values.items())
 
 
+def _ranges(table: pd.DataFrame, name: str = "f1") -> pd.Series:
+    """The 95 % intervals of scores; a score without one is exact."""
+    low, high = (table.get(side, table[name]).fillna(table[name]) for side in ("low", "high"))
+    return pd.Series(list(zip(low.astype(float), high.astype(float), strict=True)), index=table.index)
+
+
+def _with(value: float, interval: Range) -> str:
+    """A score with its interval."""
+    low, high = interval
+    return f"{value:.2f}" if low == high else f"{value:.2f} ({low:.2f} to {high:.2f})"
+
+
 def cbiq(tables: Tables) -> list[Statement]:
     """Figure 1."""
     jumps = tables["volatility"].groupby("cca")[["cbiq", "throughput"]].mean()
@@ -91,19 +103,27 @@ _RANKED = {
 
 def inputs(tables: Tables) -> list[Statement]:
     """Figure 2."""
-    f1 = tables["inputs"].set_index("input")["f1"]
-    best = {what: f1.reindex(columns).max() for what, columns in _RANKED.items()}
-    order = sorted((what for what in best if best[what] == best[what]), key=lambda what: -best[what])
-    says = ", ".join(f"{what} {best[what]:.2f}" for what in order)
-    results = [
-        Statement("2", "CBIQ is the best single input", says, order[:1] == ["CBIQ"]),
-        Statement(
-            "2",
-            "ingress and egress throughput are second and third",
-            says,
-            order[1:3] == ["ingress throughput", "egress throughput"],
-        ),
-    ]
+    table = tables["inputs"].set_index("input")
+    f1, ranges = table["f1"], _ranges(table)
+    there = {what: f1[f1.index.isin(columns)] for what, columns in _RANKED.items()}
+    best = {what: str(found.idxmax()) for what, found in there.items() if len(found)}
+    says = ", ".join(
+        f"{what} {_with(float(f1[best[what]]), ranges[best[what]])}"
+        for what in sorted(best, key=lambda w: -f1[best[w]])
+    )
+    results = []
+    if "CBIQ" in best:
+        others = [ranges[column] for what, column in best.items() if what != "CBIQ"]
+        first = every(above(ranges[best["CBIQ"]], other) for other in others)
+        results.append(Statement("2", "CBIQ is the best single input", says, first))
+    if {"ingress throughput", "egress throughput"} <= set(best):
+        ingress, egress = (ranges[best[f"{side} throughput"]] for side in ("ingress", "egress"))
+        others = [
+            ranges[column] for what, column in best.items() if what != "CBIQ" and "throughput" not in what
+        ]
+        behind = every([above(ingress, egress), *(above(egress, other) for other in others)])
+        claim = "ingress and egress throughput are second and third, behind CBIQ"
+        results.append(Statement("2", claim, says, behind))
     if {"cbiq_bytes", CLASSIFIERS["Dragonfly"]} <= set(f1.index):
         more = float(f1[CLASSIFIERS["Dragonfly"]] - f1["cbiq_bytes"])
         results.append(
@@ -154,6 +174,7 @@ def windows(tables: Tables) -> list[Statement]:
     """Figures 6, 7, 10 and 11."""
     table = tables["windows"]
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
+    ranges = _ranges(table.set_index(["classifier", "window_ms"]))
     minute = 60_000.0
     results = []
     for name in ("Dragonfly", "DeePCCI"):
@@ -175,15 +196,14 @@ def windows(tables: Tables) -> list[Statement]:
             if ahead.empty:
                 continue
             claim = f"{prefix}{better} scores higher than {worse} with every window length"
-            results.append(
-                Statement(figure, claim, _list(dict(ahead.items()), sign=True), bool((ahead > 0).all()))
-            )
+            higher = every(above(ranges[better, ms], ranges[worse, ms]) for ms in ahead.index)
+            results.append(Statement(figure, claim, _list(dict(ahead.items()), sign=True), higher))
     mine = table[table.classifier == "Dragonfly"].set_index("window_ms")
     if {"f1_reno", "f1_cubic", "f1_bbr"} <= set(mine) and len(mine):
         means = {cca: float(mine[f"f1_{cca}"].mean()) for cca in ("bbr", "cubic", "reno")}
         says = ", ".join(f"{cca} {value:.2f}" for cca, value in means.items())
-        above = min(means["bbr"], means["cubic"]) > means["reno"]
-        results.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, above))
+        other = min(means["bbr"], means["cubic"]) > means["reno"]
+        results.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, other))
         ahead = mine.f1_bbr - mine[["f1_cubic", "f1_reno"]].max(axis=1)
         results.append(
             Statement(
@@ -194,12 +214,9 @@ def windows(tables: Tables) -> list[Statement]:
                 bool((ahead >= 0.2).all()),
             )
         )
-        rises = len(mine) > 1 and mine["f1"].is_monotonic_increasing
-        results.append(
-            Statement(
-                "10", "F1 increases with the window length", _list(dict(mine["f1"].items())), bool(rises)
-            )
-        )
+        says = _list(dict(mine["f1"].items()))
+        rises = rising(mine["f1"], _ranges(mine))
+        results.append(Statement("10", "F1 increases with the window length", says, rises))
     return results
 
 
@@ -225,7 +242,8 @@ def background(tables: Tables) -> list[Statement]:
     table, results = tables["background"], []
     seconds = f"windows of {table.window_ms.iloc[0] / 1000:g} s"  # the paper's have 10 s
     for name in ("Dragonfly", "DeePCCI"):
-        f1 = table[table.classifier == name].set_index("background")["f1"]
+        curve = table[table.classifier == name].set_index("background")
+        f1 = curve["f1"]
         if not {0, 75} <= set(f1.index):
             continue
         results += [
@@ -233,12 +251,9 @@ def background(tables: Tables) -> list[Statement]:
             for flows in (0, 75)
         ]
         says = ", ".join(f"{value:.2f} with {flows:g} flows" for flows, value in f1.items())
-        falls = f1.is_monotonic_decreasing
-        results.append(
-            Statement(
-                "8", f"{name}: F1 with {seconds} falls with the number of background flows", says, bool(falls)
-            )
-        )
+        falls = rising(f1[::-1], _ranges(curve)[::-1])
+        claim = f"{name}: F1 with {seconds} falls with the number of background flows"
+        results.append(Statement("8", claim, says, falls))
     return results
 
 
@@ -268,15 +283,18 @@ def splits(tables: Tables) -> list[Statement]:
     """What leaks when a split keeps flows apart, not runs."""
     results = []
     for name, part in tables["splits"].groupby("classifier", sort=False):
-        f1 = part.set_index("split")["f1"]
-        says = ", ".join(f"{split} {value:.2f}" for split, value in f1.items())
-        leaks = f1["by flow"] > f1["by run"]
+        part = part.set_index("split")
+        f1, ranges = part["f1"], _ranges(part)
+        says = ", ".join(
+            f"{split} {_with(*found)}" for split, *found in zip(part.index, f1, ranges, strict=True)
+        )
+        leaks = above(ranges["by flow"], ranges["by run"])
         results.append(
             Statement(
                 "all",
                 f"{OURS}{name}: a split by flow gives higher scores than a split by run",
                 says,
-                bool(leaks),
+                leaks,
             )
         )
     return results
