@@ -197,6 +197,25 @@ def test_every_cca_goes_through_them_in_turn():
     assert {flow.ecn for _, s in runs for flow in s.flows if flow.cca.name == "dctcp"} != {"off"}
 
 
+def test_bursts_are_nebbys_settings_at_random():
+    """Slow links in bursts of 14.5 packets, both ways, their congestion controls in turn, on real Linux only."""
+    pairs = list(settings.bursts(34))
+    ccas = [scenario.flows[0].cca_name for _, scenario in pairs]
+    assert ccas == [*KERNEL_CCAS, *KERNEL_CCAS]
+    for changes, scenario in pairs:
+        (flow,), link = scenario.flows, scenario.bottleneck.aqm
+        assert 0.045 <= changes["rate_mbps"] <= 0.5 and 30 <= changes["rtt_ms"] == flow.rtt_ms <= 250
+        # packets of 142 bytes stand for their 104: bursts are as many packets, at whole numbers of them a second
+        per_s = max(int(changes["rate_mbps"] * 1000) // 12, 1)
+        assert link.interval_ms == pytest.approx(1000 / per_s, abs=1e-3) and link.both_ways
+        assert link.bytes / flow.packet_bytes == pytest.approx(1504 / 104, abs=0.01)
+        bdp_bytes = changes["buffer_bdp"] * changes["rate_mbps"] * changes["rtt_ms"] * 125
+        assert abs(scenario.bottleneck.buffer_packets - bdp_bytes / 104) <= 1
+        assert 2 <= changes["delayed_ack"] == flow.delayed_ack <= 10
+    found, special = settings.jobs("bursts", on="uml", runs=17)
+    assert special == 1 and {scenario.flows[0].cca_name for _, scenario in found} == set(KERNEL_CCAS)
+
+
 def test_red_has_room_between_its_thresholds_whatever_the_buffer():
     for packets in (10, 30, 90, 10_000):
         red = aqm_of("red", packets)

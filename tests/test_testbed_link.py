@@ -103,7 +103,9 @@ def test_acknowledgements_wait_too(tmp_path):
 def test_the_kernel_refuses_values_out_of_range(tmp_path):
     uml_kernel()
     aqm = {"name": "linux:opportunity", "bytes": 0, "interval_us": 1000}
-    spec = cct.Scenario(bottleneck=cct.Bottleneck(rate_mbps=1000, buffer_packets=5, aqm=aqm), flows=[cct.Flow()])
+    spec = cct.Scenario(
+        bottleneck=cct.Bottleneck(rate_mbps=1000, buffer_packets=5, aqm=aqm), flows=[cct.Flow()]
+    )
     try:
         with pytest.raises(TestbedError, match="bytes and interval_us must be positive"):
             run_testbed(spec, tmp_path / "run")

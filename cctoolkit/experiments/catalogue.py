@@ -174,7 +174,7 @@ RESULTS = {
     "models": Result(
         "scores of the bundled classifiers", "python data/models/build.py",
         ("cca", "others", "seeds", "feature-sets", "dragonfly", "every-cca", "rejection", "simulated",
-         "families", "nebby"),
+         "families", "nebby", "nebby-runs"),
         (
             "cctoolkit.identify.dataset", "cctoolkit.identify.evaluation", "cctoolkit.identify.networks",
             "cctoolkit.identify.settings", "cctoolkit.identify.training", "cctoolkit.sim.simulation",

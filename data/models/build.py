@@ -10,8 +10,9 @@ tested on it), ``cca`` (once a seed: goes on from ``world`` with all congestion 
 ``cca-scores`` without training), ``feature-sets``, ``every-home``, ``every-cca`` (goes on from there with the settings
 of the world; ``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
 ``rejection``, ``sim`` (trained on simulations only); without a step all of them. Step ``nebby`` needs other people's
-traces, so only by name: ``cct dataset add DIR/nebby Nebby/sensitivity`` first. Models go to ``data/models/``, scores to
-``data/results/models/``.
+traces, so only by name: ``cct dataset add DIR/nebby Nebby/sensitivity`` first. It also needs a kernel that does what
+theirs did: ``cct testbed build --with hardware/linux/link --with hardware/linux/per-ack``. Models go to
+``data/models/``, scores to ``data/results/models/``.
 
 Splits are by run, and what is tested is real Linux only (but for congestion controls that it has not): of ``paper``,
 ``every`` and ``every-world`` each fourth run is for testing; ``hard`` is tested on ``hard-test``, settings drawn apart,
@@ -21,6 +22,7 @@ half of them with queue disciplines that no training run has.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shutil
 import sys
@@ -42,11 +44,20 @@ from cctoolkit.identify import SlotDataset, Windows, cut_windows
 from cctoolkit.identify.behaviour import AS, right
 from cctoolkit.identify.card import write_card
 from cctoolkit.identify.evaluation import confusion, evaluate, rejection
-from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS
+from cctoolkit.identify.inputs import VIEW_CHANNELS, VIEW_INPUTS, hidden
 from cctoolkit.identify.leakage import write_split
 from cctoolkit.identify.probabilities import SHORTEST, UNKNOWN, grouped
 from cctoolkit.identify.saving import save_models
-from cctoolkit.identify.settings import KERNEL_CCAS, PAPER_CCAS, SIMULATOR_CCAS, every_cca, hard, paper, world
+from cctoolkit.identify.settings import (
+    KERNEL_CCAS,
+    PAPER_CCAS,
+    SIMULATOR_CCAS,
+    bursts,
+    every_cca,
+    hard,
+    paper,
+    world,
+)
 from cctoolkit.identify.windows import crossover_bands, joined
 
 MODELS = Path(__file__).parent
@@ -66,6 +77,7 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "every-more": (lambda: every_cca(120, 904), "uml", 6),
     "bbr-world": (lambda: world(60, 5, ccas=("bbr", "cubic")), "uml", 6),
     "every-test": (lambda: every_cca(60, 903), "uml", 6),
+    "bursts": (lambda: bursts(1360, 2), "uml", 1),
     "sim-paper": (lambda: paper(1300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
     "sim-world": (lambda: world(700, 101), "simulator", 6),
@@ -841,58 +853,151 @@ def simulated(work: Work) -> None:
     write("simulated", scores(model.predict, work, "trained on simulations", lengths=(100, 1000, 10_000)))
 
 
-#: Windows of each of Nebby's traces to learn from, by length in ms, and the length of those that are tested.
+#: Windows of each of Nebby's traces by length in ms, and of our runs of settings like theirs.
 NEBBY_LENGTHS = {3000: 10, 10_000: 10, 20_000: 6}
-NEBBY_TESTED_MS = 10_000
-#: Shares of its settings to learn from, and how often they are drawn.
+BURSTS_LENGTHS = {3000: 3, 10_000: 3, 20_000: 2}
+#: The length that boosting learns from, and is asked about.
+NEBBY_BOOSTED_MS = 10_000
+#: Shares of its settings to learn from, how often they are drawn, and trainings whose probabilities are multiplied.
 NEBBY_SHARES = (0.25, 0.5, 0.75, 0.9)
 DRAWS = 3
+TRAININGS = 2
+#: What learns from Nebby's traces: from which model it goes on, and how.
+NEBBY_MODELS: dict[str, dict[str, Any]] = {
+    "ours": {"epochs": 10, "learning_rate": 5e-4},
+    "ours, with runs alike": {"epochs": 5, "learning_rate": 4e-4},
+}
 
 
 def nebby(work: Work) -> None:
-    """Nebby's traces: what is learnt from some of their settings, tested on the others."""
-    from sklearn.metrics import f1_score
-
-    data = SlotDataset(work.folder / "nebby")
-    flows = data.flows.set_index("run")
-    settings = flows.groupby(["rate_mbps", "rtt_ms"]).ngroup()
-    views = {ms: work.kept("nebby", data, ms, "views", n) for ms, n in NEBBY_LENGTHS.items()}
-    counted = work.kept("nebby", data, NEBBY_TESTED_MS, VIEW_INPUTS, NEBBY_LENGTHS[NEBBY_TESTED_MS])
-    for w in (*views.values(), counted):
-        w.y = grouped(w.y, BEHAVIOUR)
+    """Nebby's traces: what is learnt from some of their settings, and from runs alike, tested on the others."""
+    runs = _of_nebby(work, "bursts", "views", BURSTS_LENGTHS)
+    for seed in range(TRAININGS):
+        _first(work, runs, seed)
+    write("nebby-runs", _runs_alike(work, runs))
+    runs.clear()
+    for name, inputs, lengths in (("nebby", "views", NEBBY_LENGTHS), ("nebby", VIEW_INPUTS, NEBBY_LENGTHS)):
+        _of_nebby(work, name, inputs, lengths)  # cut once, for all processes
+    jobs = [("ours, with runs alike", 0.0, 0)]
+    jobs += [
+        (model, share, draw) for share in NEBBY_SHARES for draw in range(DRAWS) for model in NEBBY_MODELS
+    ]
+    boosted = ("boosting", "boosting, with runs alike")
+    jobs += [(model, 0.5, draw) for draw in range(DRAWS) for model in boosted]
     rows = []
-    for share in NEBBY_SHARES:
-        for draw in range(DRAWS):
-            order = np.random.default_rng(draw).permutation(settings.nunique())
-            learnt = settings.index[settings.isin(order[: round(share * len(order))])]
-            parts = [w.take(np.isin(w.groups, learnt)) for w in views.values()]
-            X, y, groups = (np.concatenate([getattr(w, of) for w in parts]) for of in ("X", "y", "groups"))
-            ours = identify.CCAClassifier(
-                pretrained=MODELS / "every-cca",
-                widths=WIDTHS,
-                epochs=10,
-                learning_rate=5e-4,
-                hide=0.0,
-                seed=draw,
-            )
-            fitted: dict[str, Any] = {"ours": ours.fit(X, y, groups)}
-            if share == 0.5:
-                known = counted.take(np.isin(counted.groups, learnt))
-                fitted["boosting"] = identify.SummaryClassifier(seed=draw).fit(known)
-            w = counted.take(~np.isin(counted.groups, learnt))
-            for name, model in fitted.items():
-                said = _of_traces(model, w)
-                true = grouped(flows.cca[said.index].to_numpy(object), BEHAVIOUR)
-                f1 = f1_score(true, said, average="macro", labels=np.unique(true.astype(str)))
-                rows.append({"model": name, "share": share, "draw": draw, "traces": len(said), "f1": f1})
-                log(f"nebby: {rows[-1]}")
+    for row in results(_nebby_score, [(work.folder, *job) for job in jobs]):
+        log(f"nebby: {row}")
+        rows.append(row)
     write("nebby", pd.DataFrame(rows))
 
 
-def _of_traces(model: Any, w: Windows) -> pd.Series:
-    """A name for each trace, by the mean of its windows' log-probabilities."""
-    likely = pd.DataFrame(np.log(np.maximum(model.predict_proba(w), 1e-9)), columns=model.classes_)
-    return likely.groupby(np.asarray(w.groups)).mean().idxmax(axis=1)
+def _nebby_score(folder: Path, model: str, share: float, draw: int) -> dict[str, Any]:
+    """One model's score on the settings of Nebby that it has not learnt from."""
+    from sklearn.metrics import f1_score
+
+    work = Work(folder)
+    flows = SlotDataset(folder / "nebby").flows.set_index("run")
+    settings = flows.groupby(["rate_mbps", "rtt_ms"]).ngroup()
+    order = np.random.default_rng(draw).permutation(settings.nunique())
+    learnt = settings.index[settings.isin(order[: round(share * len(order))])].tolist()
+    alike = "alike" in model
+    if "boosting" in model:
+        boosted = {NEBBY_BOOSTED_MS: NEBBY_LENGTHS[NEBBY_BOOSTED_MS]}
+        asked, shown = _apart(_of_nebby(work, "nebby", VIEW_INPUTS, boosted), learnt)
+        if alike:
+            shown += _of_nebby(
+                work, "bursts", VIEW_INPUTS, {NEBBY_BOOSTED_MS: BURSTS_LENGTHS[NEBBY_BOOSTED_MS]}
+            )
+        said = _of_traces(identify.SummaryClassifier(seed=draw).fit(joined(shown)), asked)
+    else:
+        _, shown = _apart(_of_nebby(work, "nebby", "views", NEBBY_LENGTHS), learnt)
+        shown += _of_nebby(work, "bursts", "views", BURSTS_LENGTHS) if alike else []
+        asked, _ = _apart(_of_nebby(work, "nebby", VIEW_INPUTS, NEBBY_LENGTHS), learnt)
+        likely = []
+        for seed in range(TRAININGS):
+            before = _first(work, [], seed) if alike else MODELS / "every-cca"
+            fitted = _fitted(shown, before, seed, **NEBBY_MODELS[model]) if share else identify.load(before)
+            likely.append(_of_traces(fitted, asked))
+        said = functools.reduce(pd.DataFrame.add, likely)
+    names = said.idxmax(axis=1)
+    true = pd.Series(
+        grouped(flows.cca[names.index].to_numpy(object), BEHAVIOUR).astype(str), index=names.index
+    )
+    f1 = f1_score(true, names, average="macro", labels=np.unique(true))
+    right = float((true == names).mean())
+    return {"model": model, "share": share, "draw": draw, "traces": len(names), "f1": f1, "right": right}
+
+
+def _of_nebby(
+    work: Work, name: str, inputs: str | Sequence[str], lengths: Mapping[int, int]
+) -> list[Windows]:
+    """Windows of Nebby's traces, or of our runs as one tap would see them."""
+    data = SlotDataset(work.folder / "nebby") if name == "nebby" else work.dataset(name)
+    found = [work.kept(name, data, ms, inputs, per_flow) for ms, per_flow in lengths.items()]
+    for w in found:
+        w.y = grouped(w.y, BEHAVIOUR)
+        if name != "nebby":
+            _as_one_tap(w)
+    return found
+
+
+def _apart(parts: Sequence[Windows], learnt: Sequence[str]) -> tuple[list[Windows], list[Windows]]:
+    """The windows that are asked about, and those that are learnt from."""
+    shown = [np.isin(w.groups, learnt) for w in parts]
+    return (
+        [w.take(~here) for w, here in zip(parts, shown, strict=True)],
+        [w.take(here) for w, here in zip(parts, shown, strict=True)],
+    )
+
+
+def _as_one_tap(w: Windows) -> None:
+    """What a tap before the bottleneck does not see is hidden."""
+    w.X = np.array(w.X)
+    if w.inputs == VIEW_CHANNELS:
+        every, none = np.ones(len(w.X), bool), np.zeros(len(w.X), bool)
+        hidden(w.X.transpose(0, 2, 1), every, none, none)
+    else:
+        seen = OBSERVED["one tap, both ways"]
+        w.X[:, :, [i for i, column in enumerate(VIEW_INPUTS) if column not in seen]] = np.nan
+
+
+def _fitted(parts: Sequence[Windows], before: Path, seed: int, **settings: Any) -> Any:
+    X, y, groups = (np.concatenate([getattr(w, of) for w in parts]) for of in ("X", "y", "groups"))
+    model = identify.CCAClassifier(pretrained=before, widths=WIDTHS, hide=0.0, seed=seed, **settings)
+    return model.fit(X, y, groups)
+
+
+def _first(work: Work, parts: Sequence[Windows], seed: int) -> Path:
+    """A model that has learnt from our runs of settings like Nebby's."""
+    folder = work.folder / f"bursts-model-{seed}"
+    if not folder.is_dir():
+        model = _fitted(parts, MODELS / "every-cca", seed, epochs=12, learning_rate=1e-3)
+        lengths = [float(ms) for ms in BURSTS_LENGTHS]
+        save_models(
+            [model], folder, windows_ms=lengths, data="Slow links that deliver in bursts.", limits="One tap."
+        )
+    return folder
+
+
+def _runs_alike(work: Work, parts: Sequence[Windows]) -> pd.DataFrame:
+    """How many of our own runs of such settings get the right name: what there is to be had, by rate and buffer."""
+    held_back = [np.array([fourth(str(run)) for run in w.groups]) for w in parts]
+    model = _fitted([w.take(~back) for w, back in zip(parts, held_back, strict=True)], MODELS / "every-cca", 0,
+                    epochs=12, learning_rate=1e-3)  # fmt: skip
+    said = _of_traces(model, [w.take(back) for w, back in zip(parts, held_back, strict=True)])
+    flows = work.dataset("bursts").flows.set_index("run").loc[said.index]
+    found = flows[["rate_mbps", "rtt_ms", "buffer_bdp", "delayed_ack"]].copy()
+    found["cca"] = grouped(flows.cca.to_numpy(object), BEHAVIOUR)
+    return found.assign(said=said.idxmax(axis=1)).reset_index(names="run")
+
+
+def _of_traces(model: Any, parts: Sequence[Windows]) -> pd.DataFrame:
+    """Log-probabilities of each trace: the sum over window lengths of the mean over its windows."""
+    found = []
+    for w in parts:
+        likely = np.log(np.maximum(model.predict_proba(w), 1e-9))
+        found.append(pd.DataFrame(likely, columns=model.classes_).groupby(np.asarray(w.groups)).mean())
+    return functools.reduce(pd.DataFrame.add, found)
 
 
 def data(work: Work) -> None:

@@ -278,15 +278,65 @@ def without_families(tables: Tables) -> str:
     )
 
 
+#: Classifiers of Nebby's traces, as the page calls them.
+_OF_NEBBY = {
+    "ours": "`every-cca`, trained on",
+    "ours, with runs alike": "with our own runs alike",
+    "boosting": "boosting",
+    "boosting, with runs alike": "boosting, with our own runs alike",
+}
+#: Bytes of one of Nebby's packets with Mahimahi's header, and the settings of its traces.
+_NEBBY_PACKET_BYTES = 104
+_NEBBY_SETTINGS = [(mbps, rtt_ms) for mbps in (0.05, 0.1, 0.2, 0.4) for rtt_ms in (40, 60, 80, 100, 200)]
+
+
 def nebby(tables: Tables) -> str:
     """Macro F1 in Nebby's traces of settings that were not learnt from."""
-    table = tables["nebby"]
-    words = {"ours": "`every-cca`, trained on", "boosting": "boosting"}
-    spread = table.groupby(["model", "share"]).f1.agg(low="min", high="max", f1="mean")
+    spread = tables["nebby"].groupby(["model", "share"]).f1.agg(low="min", high="max", f1="mean")
     cells = spread.apply(_score, axis=1).reset_index(name="cell")
     scores = cells.pivot_table(index="model", columns="share", values="cell", aggfunc="first")
-    scores = scores.rename(columns=lambda share: f"{100 * share:g} %").reindex(list(words)).fillna("")
-    return markdown_table(scores.rename(words).rename_axis("classifier").reset_index(), labels=1)
+    scores = scores.rename(columns=lambda share: f"{100 * share:g} %").reindex(list(_OF_NEBBY)).fillna("")
+    return markdown_table(scores.rename(_OF_NEBBY).rename_axis("classifier").reset_index(), labels=1)
+
+
+def nebby_runs(tables: Tables) -> str:
+    """Our own runs of settings like Nebby's, by how many packets the buffer has room for."""
+    runs = tables["nebby-runs"]
+    theirs = pd.DataFrame(_NEBBY_SETTINGS, columns=["rate_mbps", "rtt_ms"]).assign(buffer_bdp=1)
+    names = ["below 5", "5 to 15", "15 to 50", "more"]
+    ours_in, theirs_in = (
+        pd.cut(
+            table.rate_mbps * table.rtt_ms * table.buffer_bdp * 125 / _NEBBY_PACKET_BYTES,
+            [0, 5, 15, 50, float("inf")], labels=names, right=False,
+        )
+        for table in (runs, theirs)
+    )  # fmt: skip
+    settings = theirs_in.value_counts()
+    parts = {name: runs[ours_in == name] for name in names}
+    f1 = {name: _macro_f1(part) for name, part in parts.items()}
+    rows: list[dict[str, Any]] = [
+        {
+            "packets in the buffer": name,
+            "runs": len(part),
+            "macro F1": f"{f1[name]:.2f}",
+            "of Nebby's settings": int(settings[name]),
+        }
+        for name, part in parts.items()
+    ]
+    mixed = sum(f1[name] * settings[name] for name in names) / len(theirs)
+    return (
+        f"{markdown_table(pd.DataFrame(rows), labels=1)}\n\n"
+        f"All together, macro F1 is {_macro_f1(runs):.2f}, and {mixed:.2f} with each row's share of Nebby's settings."
+    )
+
+
+def _macro_f1(answers: pd.DataFrame) -> float:
+    """The mean over the names that are there of 2 right / (right + wrong + missed)."""
+    scores = []
+    for cca, part in answers.groupby("cca"):
+        right = int((part.said == cca).sum())
+        scores.append(2 * right / (len(part) + int((answers.said == cca).sum())))
+    return sum(scores) / len(scores)
 
 
 VIEWS: dict[str, Callable[[Tables], str]] = {
@@ -303,5 +353,6 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "every": every,
     "families": families,
     "nebby": nebby,
+    "nebby-runs": nebby_runs,
     "without-families": without_families,
 }
