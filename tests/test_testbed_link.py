@@ -21,15 +21,20 @@ pytestmark = [pytest.mark.uml, pytest.mark.slow]
 BURST_NS = 100_000
 
 
-def run_of(folder, *flows, packets, octets, interval_us):
+def run_or_skip(spec, folder):
+    """The run, or the test is skipped: the kernel lacks the module."""
     uml_kernel()
+    try:
+        return run_testbed(spec, folder)
+    except TestbedUnavailableError as err:
+        pytest.skip(str(err))
+
+
+def run_of(folder, *flows, packets, octets, interval_us):
     aqm = cct.aqm.Opportunity(bytes=octets, interval_ms=interval_us / 1000)
     link = cct.Bottleneck(rate_mbps=1000, buffer_packets=packets, aqm=aqm)
     spec = cct.Scenario(bottleneck=link, flows=flows, duration_s=10, seed=1)
-    try:
-        run_testbed(spec, folder)
-    except TestbedUnavailableError as err:
-        pytest.skip(str(err))
+    run_or_skip(spec, folder)
     return seen(folder / "ingress.pcap.gz"), seen(folder / "egress.pcap.gz")
 
 
@@ -84,14 +89,10 @@ def test_each_packet_leaves_at_its_opportunity(link, tmp_path):
 
 def test_acknowledgements_wait_too(tmp_path):
     """With a link of the same kind on the way back, they pass the tap at its opportunities, in the same phase."""
-    uml_kernel()
     aqm = cct.aqm.Opportunity(bytes=3000, interval_ms=20, both_ways=True)
     link = cct.Bottleneck(rate_mbps=1000, buffer_packets=20, aqm=aqm)
     spec = cct.Scenario(bottleneck=link, flows=[cct.Flow("reno", rtt_ms=33)], duration_s=3, seed=1)
-    try:
-        run = run_testbed(spec, tmp_path / "run")
-    except TestbedUnavailableError as err:
-        pytest.skip(str(err))
+    run = run_or_skip(spec, tmp_path / "run")
     there, back = run.egress.columns, run.ingress.columns
     data = there["ts_ns"][there["direction"] == 0] % 20_000_000
     acks = back["ts_ns"][back["direction"] == 1] % 20_000_000
@@ -101,13 +102,8 @@ def test_acknowledgements_wait_too(tmp_path):
 
 
 def test_the_kernel_refuses_values_out_of_range(tmp_path):
-    uml_kernel()
     aqm = {"name": "linux:opportunity", "bytes": 0, "interval_us": 1000}
-    spec = cct.Scenario(
-        bottleneck=cct.Bottleneck(rate_mbps=1000, buffer_packets=5, aqm=aqm), flows=[cct.Flow()]
-    )
-    try:
-        with pytest.raises(TestbedError, match="bytes and interval_us must be positive"):
-            run_testbed(spec, tmp_path / "run")
-    except TestbedUnavailableError as err:
-        pytest.skip(str(err))
+    link = cct.Bottleneck(rate_mbps=1000, buffer_packets=5, aqm=aqm)
+    spec = cct.Scenario(bottleneck=link, flows=[cct.Flow()], duration_s=1)
+    with pytest.raises(TestbedError, match="bytes and interval_us must be positive"):
+        run_or_skip(spec, tmp_path / "run")
