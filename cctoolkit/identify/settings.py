@@ -25,6 +25,7 @@ from .own_ccas import own_ccas
 __all__ = [
     "BUILT_CCAS",
     "KERNEL_CCAS",
+    "NEBBY_PACKET_BYTES",
     "PAPER_CCAS",
     "SETTINGS",
     "SIMULATOR_CCAS",
@@ -286,8 +287,9 @@ def world(
         yield {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "flows": len(names)} | changes, scenario
 
 
-#: What Mahimahi's ``mm-link`` delivers at once: 1504 bytes, or 14.5 of Nebby's packets of 100 bytes and its own header.
-_BURST_PACKETS = 1504 / 104
+#: One of Nebby's packets, 100 bytes, with Mahimahi's header; and how many of them ``mm-link`` delivers at once.
+NEBBY_PACKET_BYTES = 104
+_BURST_PACKETS = 1504 / NEBBY_PACKET_BYTES
 #: Bytes on the wire of the smallest packets that Linux sends with a limit on the segment (88 with options).
 _SMALL_PACKET_BYTES = 142
 
@@ -331,7 +333,7 @@ def bursts(
             ccas[run % len(ccas)], rtt_ms=rtt, access_ms=5, packet_bytes=_SMALL_PACKET_BYTES,
             delayed_ack=merged, start_s=round(x, 3),
         )  # fmt: skip
-        packets = max(round(bdp * rate * rtt * 125) // 104, 1)
+        packets = max(round(bdp * rate * rtt * 125) // NEBBY_PACKET_BYTES, 1)
         yield (
             {"rate_mbps": rate, "rtt_ms": rtt, "buffer_bdp": bdp, "delayed_ack": merged},
             drawn(

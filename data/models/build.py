@@ -27,7 +27,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -540,7 +540,7 @@ def feature_sets(work: Work) -> None:
             w = work.testing(name, ms, VIEW_INPUTS)
             for what, seen in OBSERVED.items():
                 X = w.X.copy()
-                X[:, :, [i for i, column in enumerate(VIEW_INPUTS) if column not in seen]] = np.nan
+                _hide_unseen(X, seen)
                 rows.append(
                     evaluate(says(X), w).assign(
                         model="cca, one of three", set=name, window_ms=ms, observed=what
@@ -857,11 +857,13 @@ def simulated(work: Work) -> None:
 NEBBY_LENGTHS = {3000: 10, 10_000: 10, 20_000: 6}
 BURSTS_LENGTHS = {3000: 3, 10_000: 3, 20_000: 2}
 #: The length that boosting learns from, and is asked about.
-NEBBY_BOOSTED_MS = 10_000
+NEBBY_BOOSTED, BURSTS_BOOSTED = ({10_000: lengths[10_000]} for lengths in (NEBBY_LENGTHS, BURSTS_LENGTHS))
 #: Shares of its settings to learn from, how often they are drawn, and trainings whose probabilities are multiplied.
 NEBBY_SHARES = (0.25, 0.5, 0.75, 0.9)
 DRAWS = 3
 TRAININGS = 2
+#: How runs of such settings are learnt from, going on from `every-cca`.
+BURSTS_LEARNT: dict[str, Any] = {"epochs": 12, "learning_rate": 1e-3}
 #: What learns from Nebby's traces: from which model it goes on, and how.
 NEBBY_MODELS: dict[str, dict[str, Any]] = {
     "ours": {"epochs": 10, "learning_rate": 5e-4},
@@ -876,8 +878,9 @@ def nebby(work: Work) -> None:
         _first(work, runs, seed)
     write("nebby-runs", _runs_alike(work, runs))
     runs.clear()
-    for name, inputs, lengths in (("nebby", "views", NEBBY_LENGTHS), ("nebby", VIEW_INPUTS, NEBBY_LENGTHS)):
-        _of_nebby(work, name, inputs, lengths)  # cut once, for all processes
+    for inputs in ("views", VIEW_INPUTS):  # cut once, for all processes
+        _of_nebby(work, "nebby", inputs, NEBBY_LENGTHS)
+    _of_nebby(work, "bursts", VIEW_INPUTS, BURSTS_BOOSTED)
     jobs = [("ours, with runs alike", 0.0, 0)]
     jobs += [
         (model, share, draw) for share in NEBBY_SHARES for draw in range(DRAWS) for model in NEBBY_MODELS
@@ -902,12 +905,8 @@ def _nebby_score(folder: Path, model: str, share: float, draw: int) -> dict[str,
     learnt = settings.index[settings.isin(order[: round(share * len(order))])].tolist()
     alike = "alike" in model
     if "boosting" in model:
-        boosted = {NEBBY_BOOSTED_MS: NEBBY_LENGTHS[NEBBY_BOOSTED_MS]}
-        asked, shown = _apart(_of_nebby(work, "nebby", VIEW_INPUTS, boosted), learnt)
-        if alike:
-            shown += _of_nebby(
-                work, "bursts", VIEW_INPUTS, {NEBBY_BOOSTED_MS: BURSTS_LENGTHS[NEBBY_BOOSTED_MS]}
-            )
+        asked, shown = _apart(_of_nebby(work, "nebby", VIEW_INPUTS, NEBBY_BOOSTED), learnt)
+        shown += _of_nebby(work, "bursts", VIEW_INPUTS, BURSTS_BOOSTED) if alike else []
         said = _of_traces(identify.SummaryClassifier(seed=draw).fit(joined(shown)), asked)
     else:
         _, shown = _apart(_of_nebby(work, "nebby", "views", NEBBY_LENGTHS), learnt)
@@ -957,8 +956,12 @@ def _as_one_tap(w: Windows) -> None:
         every, none = np.ones(len(w.X), bool), np.zeros(len(w.X), bool)
         hidden(w.X.transpose(0, 2, 1), every, none, none)
     else:
-        seen = OBSERVED["one tap, both ways"]
-        w.X[:, :, [i for i, column in enumerate(VIEW_INPUTS) if column not in seen]] = np.nan
+        _hide_unseen(w.X, OBSERVED["one tap, both ways"])
+
+
+def _hide_unseen(X: np.ndarray, seen: Collection[str]) -> None:
+    """Hide, in place, the inputs of windows as counted that a user does not have."""
+    X[:, :, [i for i, column in enumerate(VIEW_INPUTS) if column not in seen]] = np.nan
 
 
 def _fitted(parts: Sequence[Windows], before: Path, seed: int, **settings: Any) -> Any:
@@ -971,7 +974,7 @@ def _first(work: Work, parts: Sequence[Windows], seed: int) -> Path:
     """A model that has learnt from our runs of settings like Nebby's."""
     folder = work.folder / f"bursts-model-{seed}"
     if not folder.is_dir():
-        model = _fitted(parts, MODELS / "every-cca", seed, epochs=12, learning_rate=1e-3)
+        model = _fitted(parts, MODELS / "every-cca", seed, **BURSTS_LEARNT)
         lengths = [float(ms) for ms in BURSTS_LENGTHS]
         save_models(
             [model], folder, windows_ms=lengths, data="Slow links that deliver in bursts.", limits="One tap."
@@ -982,8 +985,8 @@ def _first(work: Work, parts: Sequence[Windows], seed: int) -> Path:
 def _runs_alike(work: Work, parts: Sequence[Windows]) -> pd.DataFrame:
     """How many of our own runs of such settings get the right name: what there is to be had, by rate and buffer."""
     held_back = [np.array([fourth(str(run)) for run in w.groups]) for w in parts]
-    model = _fitted([w.take(~back) for w, back in zip(parts, held_back, strict=True)], MODELS / "every-cca", 0,
-                    epochs=12, learning_rate=1e-3)  # fmt: skip
+    shown = [w.take(~back) for w, back in zip(parts, held_back, strict=True)]
+    model = _fitted(shown, MODELS / "every-cca", 0, **BURSTS_LEARNT)
     said = _of_traces(model, [w.take(back) for w, back in zip(parts, held_back, strict=True)])
     flows = work.dataset("bursts").flows.set_index("run").loc[said.index]
     found = flows[["rate_mbps", "rtt_ms", "buffer_bdp", "delayed_ack"]].copy()

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ..._support.markdown import markdown_table
+from ...identify.settings import NEBBY_PACKET_BYTES
 from ..papers import paper_numbers
 
 __all__ = ["LENGTHS", "VIEWS"]
@@ -285,8 +286,7 @@ _OF_NEBBY = {
     "boosting": "boosting",
     "boosting, with runs alike": "boosting, with our own runs alike",
 }
-#: Bytes of one of Nebby's packets with Mahimahi's header, and the settings of its traces.
-_NEBBY_PACKET_BYTES = 104
+#: The settings of Nebby's traces.
 _NEBBY_SETTINGS = [(mbps, rtt_ms) for mbps in (0.05, 0.1, 0.2, 0.4) for rtt_ms in (40, 60, 80, 100, 200)]
 
 
@@ -306,14 +306,14 @@ def nebby_runs(tables: Tables) -> str:
     names = ["below 5", "5 to 15", "15 to 50", "more"]
     ours_in, theirs_in = (
         pd.cut(
-            table.rate_mbps * table.rtt_ms * table.buffer_bdp * 125 / _NEBBY_PACKET_BYTES,
+            table.rate_mbps * table.rtt_ms * table.buffer_bdp * 125 / NEBBY_PACKET_BYTES,
             [0, 5, 15, 50, float("inf")], labels=names, right=False,
         )
         for table in (runs, theirs)
     )  # fmt: skip
     settings = theirs_in.value_counts()
     parts = {name: runs[ours_in == name] for name in names}
-    f1 = {name: _macro_f1(part) for name, part in parts.items()}
+    f1 = {name: _f1(part) for name, part in parts.items()}
     rows: list[dict[str, Any]] = [
         {
             "packets in the buffer": name,
@@ -326,17 +326,15 @@ def nebby_runs(tables: Tables) -> str:
     mixed = sum(f1[name] * settings[name] for name in names) / len(theirs)
     return (
         f"{markdown_table(pd.DataFrame(rows), labels=1)}\n\n"
-        f"All together, macro F1 is {_macro_f1(runs):.2f}, and {mixed:.2f} with each row's share of Nebby's settings."
+        f"All together, macro F1 is {_f1(runs):.2f}, and {mixed:.2f} with each row's share of Nebby's settings."
     )
 
 
-def _macro_f1(answers: pd.DataFrame) -> float:
-    """The mean over the names that are there of 2 right / (right + wrong + missed)."""
-    scores = []
-    for cca, part in answers.groupby("cca"):
-        right = int((part.said == cca).sum())
-        scores.append(2 * right / (len(part) + int((answers.said == cca).sum())))
-    return sum(scores) / len(scores)
+def _f1(answers: pd.DataFrame) -> float:
+    """Macro F1 over the names that are there."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(answers.cca, answers.said, labels=answers.cca.unique(), average="macro"))
 
 
 VIEWS: dict[str, Callable[[Tables], str]] = {

@@ -70,9 +70,9 @@ def _list(values: Mapping[Any, float], sign: bool = False) -> str:
     return ", ".join(f"{text(value)} at {ms:g} ms" for ms, value in values.items())
 
 
-def _ranges(table: pd.DataFrame, name: str = "f1") -> pd.Series:
+def _ranges(table: pd.DataFrame) -> pd.Series:
     """The 95 % intervals of scores; a score without one is exact."""
-    low, high = (table.get(side, table[name]).fillna(table[name]) for side in ("low", "high"))
+    low, high = (table.get(side, table["f1"]).fillna(table["f1"]) for side in ("low", "high"))
     return pd.Series(list(zip(low.astype(float), high.astype(float), strict=True)), index=table.index)
 
 
@@ -202,8 +202,8 @@ def windows(tables: Tables) -> list[Statement]:
     if {"f1_reno", "f1_cubic", "f1_bbr"} <= set(mine) and len(mine):
         means = {cca: float(mine[f"f1_{cca}"].mean()) for cca in ("bbr", "cubic", "reno")}
         says = ", ".join(f"{cca} {value:.2f}" for cca, value in means.items())
-        other = min(means["bbr"], means["cubic"]) > means["reno"]
-        results.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, other))
+        both = min(means["bbr"], means["cubic"]) > means["reno"]
+        results.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, both))
         ahead = mine.f1_bbr - mine[["f1_cubic", "f1_reno"]].max(axis=1)
         results.append(
             Statement(
