@@ -80,7 +80,7 @@ def signs(
         "resend_bytes": sum(min(came[t], highest[t - 1] - begins[t], most) for t in late),
         "resent_bytes": resent_bytes, "ce_packets": sum(ce), "ecn_echoes": sum(echoes), "mark_share": NAN,
         "rate_spread": NAN, "peak_share": NAN, "unforced_share": NAN, "queue_share": NAN, "loss_share": NAN,
-        "own_queue": NAN,
+        "own_queue": NAN, "growth": NAN,
     }  # fmt: skip
     if not active:
         return found
@@ -102,6 +102,10 @@ def signs(
     fallen = -sum(step for step in steps.values() if step <= 0)
     unforced = -sum(step for k, step in steps.items() if step <= 0 and not any(told[max(k - 2, 0) : k + 1]))
     found["unforced_share"] = unforced / max(risen, fallen) if max(risen, fallen) > 0 else 1.0
+
+    after = means[skipped:]
+    quarter = max(len(after) // 4, 1)
+    found["growth"] = (statistics.fmean(after[-quarter:]) - statistics.fmean(after[:quarter])) / max(peaks)
 
     # by round: RTTs, when an acknowledgement comes, of the number that it is the first to cover
     samples: dict[int, list[int]] = {}

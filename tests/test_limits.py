@@ -131,6 +131,19 @@ def test_bbr_alone_fills_a_queue_at_times(rtt_ms, buffer_packets):
         assert list(table.limited_by) == ["bottleneck"] and (table.own_queue > 0.2).all()
 
 
+@pytest.mark.parametrize(
+    ("rate_mbps", "rtt_ms", "buffer_packets", "duration_s", "seed"),
+    [(300, 60, 743, 13, 1), (300, 90, 1114, 13, 1), (49.828105, 9.022046, 154, 6, 65)],
+)
+def test_cubic_alone_keeps_a_queue_and_a_steady_rate(rate_mbps, rtt_ms, buffer_packets, duration_s, seed):
+    """It grows slowly near the window at which it lost before, or backs off with a deep queue that never empties."""
+    link = cct.Bottleneck(rate_mbps=rate_mbps, buffer_packets=buffer_packets)
+    flow = cct.Flow("cubic", rtt_ms=rtt_ms)
+    run = cct.simulate(cct.Scenario(bottleneck=link, flows=[flow], duration_s=duration_s, seed=seed))
+    (row,) = cct.flow_limits(cct.compute_slots(run.ingress)).to_dict("records")
+    assert row["limited_by"] == "bottleneck" and row["rate_spread"] < 0.045
+
+
 @pytest.mark.parametrize("cca", ["reno", "cubic", "htcp", "bbr", "bbr3"])
 @pytest.mark.parametrize("aqm", ["tail_drop", "codel", "pie"])
 def test_competing_flows_are_limited_by_the_bottleneck(cca, aqm):

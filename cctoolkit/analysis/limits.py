@@ -42,8 +42,8 @@ NAMEABLE = ("bottleneck", "unknown")
 #: Measurements of a flow: columns of :func:`flow_limits`, and the result of the kernel.
 Signs = namedtuple(
     "Signs",
-    "rounds rtt_slots idle_share rate_spread peak_share unforced_share queue_share own_queue loss_share mark_share "
-    "resends resend_bytes resent_bytes ce_packets ecn_echoes",
+    "rounds rtt_slots idle_share rate_spread peak_share unforced_share growth queue_share own_queue loss_share "
+    "mark_share resends resend_bytes resent_bytes ce_packets ecn_echoes",
 )
 SIGNS = Signs._fields
 
@@ -62,8 +62,10 @@ IDLE = 0.05
 #: Bytes in flight at their peak in this share of the round trips, and no growth or backoff: the window or the rate is
 #: fixed.
 FIXED_PEAK = 0.1
-#: … 0.3 of them if it probes, because BBR's window hardly changes.
+#: … 0.3 of them if it probes, because BBR's window hardly changes, or if it only grows, by this share of the peak, as
+#: CUBIC does near the window at which it lost before.
 FIXED_PEAK_PROBING = 0.3
+GROWTH = 0.03
 #: Standard deviation of the rate over its mean, by round trip, below which it is a steady stream. A sawtooth, a BBR
 #: probing with gains of 1.25 and 0.75, or a flow that competes is above.
 STEADY_RATE = 0.045
@@ -248,7 +250,7 @@ def _signs(came, flight, seq, ce, echoes, segment):
     echoed = echoes.sum()
     if rounds == 0:
         return Signs(
-            0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends),
+            0.0, rtt, idle / n, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, float(resends),
             resend_bytes, resent, marked, echoed,
         )  # fmt: skip
     first = rounds // 8  # slow start is over
@@ -256,7 +258,7 @@ def _signs(came, flight, seq, ce, echoes, segment):
     lost = loss[:rounds].mean()
     if not flies:
         return Signs(
-            float(rounds), rtt, idle / n, spread, np.nan, np.nan, np.nan, np.nan, lost, np.nan, float(resends),
+            float(rounds), rtt, idle / n, spread, np.nan, np.nan, np.nan, np.nan, np.nan, lost, np.nan, float(resends),
             resend_bytes, resent, marked, echoed,
         )  # fmt: skip
     signalled = loss | mark
@@ -276,6 +278,8 @@ def _signs(came, flight, seq, ce, echoes, segment):
                 unforced -= step
     moved = max(risen, fallen)
     share = unforced / moved if moved > 0 else 1.0
+    quarter = max((rounds - first) // 4, 1)
+    growth = (mean[rounds - quarter : rounds].mean() - mean[first : first + quarter].mean()) / highest
 
     # The RTT when an acknowledgement comes: how long ago was the number sent that it is the first to cover?
     delay = np.zeros(whole + 1)
@@ -311,7 +315,7 @@ def _signs(came, flight, seq, ce, echoes, segment):
 
     # Does the queue grow in rounds in which this flow sends more?
     sends = np.zeros(whole)
-    growth = np.zeros(whole)
+    queue_growth = np.zeros(whole)
     known = 0
     for i in range(1, whole - 1):
         is_known = True
@@ -319,12 +323,12 @@ def _signs(came, flight, seq, ce, echoes, segment):
             is_known &= sendings[j] > 0 and not _lately(lossy, j)
         if is_known:
             sends[known] = came[i * width : (i + 1) * width].sum()
-            growth[known] = met[i + 1] / sendings[i + 1] - met[i - 1] / sendings[i - 1]
+            queue_growth[known] = met[i + 1] / sendings[i + 1] - met[i - 1] / sendings[i - 1]
             known += 1
-    own = _correlation(sends[:known], growth[:known]) if known >= _LEAST_KNOWN else np.nan
+    own = _correlation(sends[:known], queue_growth[:known]) if known >= _LEAST_KNOWN else np.nan
     return Signs(
-        float(rounds), rtt, idle / n, spread, at_peak, share, queue, own, lost, mark[:rounds].mean(), float(resends),
-        resend_bytes, resent, marked, echoed,
+        float(rounds), rtt, idle / n, spread, at_peak, share, growth, queue, own, lost, mark[:rounds].mean(),
+        float(resends), resend_bytes, resent, marked, echoed,
     )  # fmt: skip
 
 
@@ -403,6 +407,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
           them, to within a segment.
         - ``unforced_share``: share of the decreases of bytes in flight without a loss or a mark in the two round trips
           before.
+        - ``growth``: growth of bytes in flight from the first quarter of the round trips after slow start to the last,
+          as a share of their peak.
         - ``queue_share``: share of the round trips whose RTT exceeds the minimum (by 1.5 slots and 5 %).
         - ``own_queue``: correlation of the bytes sent in a round trip with the growth of the RTT from the round trip
           before to the one after.
@@ -435,7 +441,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
       tap; or most of the marks that acknowledgements report were set before the tap.
     - *application*: the sender is idle, with nothing in flight.
     - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses or marks that explain it.
-      An application that writes at a fixed rate, an access link and a receiver's window look alike from here.
+      An application that writes at a fixed rate, an access link and a receiver's window look alike from here, and so
+      does a congestion control in equilibrium: Vegas alone on a link, or BBR with its minimum window of four segments.
     - *bottleneck*: bytes in flight fall after losses or marks, which may be anywhere after the tap; or the rate varies
       while there is a queue, or makes it grow (BBR, which backs off without losses).
     - *unknown*: bytes in flight only grow.
@@ -496,9 +503,10 @@ def _judged(s: pd.DataFrame) -> np.ndarray:
     at_times = (queue > QUEUE) | ((queue > QUEUE_AT_TIMES) & (own > OWN_QUEUE_PROBING))
     probes = its_own | ((s["rate_spread"] > PROBING_RATE) & at_times)
     signals_move_it = backs_off & ((s["loss_share"] >= _SOME) | marked)
-    fixed = (s["peak_share"] >= np.where(probes, FIXED_PEAK_PROBING, FIXED_PEAK)) & ~signals_move_it
     grows = s["unforced_share"] < GROWS
-    steady = (s["rate_spread"] < STEADY_RATE) & ~grows
+    rises = grows & (s["growth"] > GROWTH)
+    fixed = (s["peak_share"] >= np.where(probes | rises, FIXED_PEAK_PROBING, FIXED_PEAK)) & ~signals_move_it
+    steady = (s["rate_spread"] < STEADY_RATE) & ~grows & ~signals_move_it
     lost_before = (s["resends"] >= _RESENDS) & (s["resent_bytes"] < s["resend_bytes"])
     marked_before = (s["ce_packets"] >= _MARKS) & (_ECHOES * s["ce_packets"] >= s["ecn_echoes"])
     return np.select(
