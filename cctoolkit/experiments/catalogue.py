@@ -102,6 +102,11 @@ RESULTS = {
     "abc-delay": _experiment(
         "abc", "ABC's flood and connection with more delay in front of the switch", "--full --only delay", "delay",
     ),
+    "abc-bmv2": Result(
+        "figure 6 of the ABC paper on BMv2, and where packets are lost", "python -m hardware.launch.abc_flood",
+        ("bmv2",), ("hardware.launch.abc_flood", "hardware.programs.abc.experiment"), f"{_HERE}.abc.book",
+        files=("hardware/programs/abc/*.p4", "hardware/common/*.p4"),
+    ),
     "abc-linux": _experiment(
         "abc", "ABC in a Linux kernel", "--only linux --testbed", "linux",
     ),

@@ -26,7 +26,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from cctoolkit.testbed import run_testbed
 
 from .. import build
 from ..common.experiment import Experiment
+from ..common.switch import Switch
 from ..common.wires import PORTS, pipe_of
 from . import physical, simple_switch
 
@@ -63,9 +64,28 @@ def experiment(program: str, scenario: cct.Scenario, ports: tuple[int, int]) -> 
 
 
 def between_namespaces(
-    program: str, scenario: cct.Scenario, directory: Path, *, progress: bool = False
+    program: str,
+    scenario: cct.Scenario,
+    directory: Path,
+    *,
+    flags: Sequence[str] = (),
+    more_set_up: Callable[[Switch], object] | None = None,
+    progress: bool = False,
 ) -> cct.Run:
     """Run a scenario through a program on BMv2.
+
+    Parameters
+    ----------
+    program : str
+    scenario : Scenario
+    directory : Path
+        Written: the run, and in ``switch/`` what the control plane read.
+    flags : sequence of str
+        More compiler options.
+    more_set_up : function of the switch, optional
+        Called when the program is set up.
+    progress : bool
+        Show how far the run is.
 
     Raises
     ------
@@ -83,10 +103,12 @@ def between_namespaces(
             simple_switch.running(json, namespace=namespace, queues=plan.queues, cpu=cpu) as started,
             plan.running(started.control),
         ):
+            if more_set_up is not None:
+                more_set_up(started.control)
             yield {"switch": "BMv2", "program": program}
 
     with tempfile.TemporaryDirectory() as folder:
-        json = build.bmv2(program, Path(folder))
+        json = build.bmv2(program, Path(folder), *flags)
         run = run_testbed(scenario, directory, backend="netns", switch=switch, progress=progress)
     _write(plan.tables, directory)
     return run

@@ -203,7 +203,24 @@ control AbcIngress(
         aggregate_packets_dropped.write(number, so_far + 1);
     }
 
+#ifdef READING_LOAD
+    /* BMv2 compares a packet with one ternary entry after another: entries that match nothing make it read slower */
+    table reading_load {
+        key = {
+            hdr.ethernet.source: ternary @name("source");
+        }
+        actions = {
+            NoAction;
+        }
+        default_action = NoAction();
+        size = 65536;
+    }
+#endif
+
     apply {
+#ifdef READING_LOAD
+        reading_load.apply();
+#endif
 #ifdef TEST_INPUT
         now_ns = hdr.test.now_ns;
         frame_bytes = (bit<64>) (standard_metadata.packet_length - hdr.test.minSizeInBytes());

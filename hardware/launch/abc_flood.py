@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Figure 6 of the ABC paper on BMv2: a flood beside a connection, and where their packets are lost.
+
+    python -m hardware.launch.abc_flood -o DIR
+
+The paper (section 6.1.3) says of its switch that it "cannot read input traffic fast enough and drops packets at the
+ingress". This machine's may be faster, so each experiment is repeated with a table of entries that match nothing: BMv2
+compares each packet with all of them, and so reads fewer packets per second. Its waiting packets, up to 1024 and what
+the kernel's buffer holds, are those of a real switch.
+
+Needs root, p4c and BMv2, and two idle CPUs: it runs in real time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import cctoolkit as cct
+from cctoolkit._support import parquet
+from cctoolkit.errors import CCToolkitError
+from cctoolkit.experiments import abc
+from cctoolkit.experiments.abc.switch import through_switch
+
+from ..common.switch import Switch, Ternary
+from .switch import between_namespaces
+
+__all__ = ["EXPERIMENTS", "LOADS", "load", "losses", "main"]
+
+#: What is run with each load: name, sharing, and client 0's rate in Mbit/s or connections.
+EXPERIMENTS = {
+    "flood": ("cbr-tcp", 100.0),
+    "alone": ("cbr-tcp", 0.0),
+    "ten": ("tcp", 10.0),
+}
+#: Entries that match nothing.
+LOADS = (0, 4000, 5000, 6000)
+#: Packets lost before the switch read them, as a share: above it, the switch reads as fast as it can.
+_BUSY = 0.02
+
+
+def scenario(experiment: str, duration_s: float, seed: int) -> cct.Scenario:
+    """One of :data:`EXPERIMENTS` with the paper's parameters; `alone` is figure 6 without the flood."""
+    sharing, value = EXPERIMENTS[experiment]
+    made = abc.scenario(sharing, value or 1, duration_s=duration_s, seed=seed)
+    if value:
+        return made
+    return dataclasses.replace(made, flows=tuple(flow for flow in made.flows if not flow.is_udp))
+
+
+def load(entries: int) -> Callable[[Switch], None]:
+    """A function that gives a switch so many entries that match nothing."""
+
+    def fill(switch: Switch) -> None:
+        for number in range(entries):  # no host has such a source address
+            switch.add_entry("reading_load", {"source": Ternary(number, 2**48 - 1)}, "NoAction", priority=1)
+
+    return fill
+
+
+def losses(run: cct.Run, aggregates: pd.DataFrame) -> dict[str, int]:
+    """Where each client's data packets were lost.
+
+    Parameters
+    ----------
+    run : Run
+    aggregates : DataFrame
+        From :func:`hardware.programs.abc.control.aggregate_table`.
+
+    Returns
+    -------
+    dict
+        For each client, with its number at the end of the names: packets ``sent``; ``unread``, lost before the switch's
+        pipeline; ``dropped`` by ABC; ``overflowed``, accepted by ABC, but not received, mostly because the buffer was
+        full.
+    """
+    assert run.scenario is not None
+    clients = [flow.aggregate for flow in run.scenario.flow_list()]
+    found: dict[str, int] = {}
+    for number, flows in run.flows.groupby(clients):
+        accepted, dropped = (int(aggregates[name].iloc[number]) for name in ("accepted", "dropped"))
+        sent, received = int(flows.sent_packets.sum()), int(flows.received_packets.sum())
+        found |= {
+            f"sent_{number}": sent,
+            f"unread_{number}": sent - accepted - dropped,
+            f"dropped_{number}": dropped,
+            f"overflowed_{number}": accepted - received,
+        }
+    return found
+
+
+def measure(experiment: str, entries: int, duration_s: float, seed: int, folder: Path) -> dict[str, Any]:
+    """Run an experiment on BMv2; returns a row of the table."""
+    made = scenario(experiment, duration_s, seed)
+    flags = ("-DREADING_LOAD",) if entries else ()
+    fill = load(entries) if entries else None
+    run = between_namespaces("abc", made, folder, flags=flags, more_set_up=fill)
+    aggregates = pd.read_parquet(folder / "switch" / "aggregates.parquet")
+    goodputs = abc.clients(run)
+    return {
+        "what": experiment,
+        "entries": entries,
+        "seed": seed,
+        "client_0_mbps": goodputs["client_0_mbps"],
+        "client_1_mbps": goodputs["client_1_mbps"],
+        "rtt_ms": float(run.flows.mean_rtt_ms.iloc[-1]),
+        "read_packets_per_s": float((aggregates.accepted + aggregates.dropped).sum() / duration_s),
+        **losses(run, aggregates),
+    }
+
+
+def simulated(experiment: str, read_packets_per_s: float, duration_s: float, seed: int) -> dict[str, float]:
+    """The same in the simulator, whose switch reads so many packets per second."""
+    made = through_switch(scenario(experiment, duration_s, seed), read_packets_per_s=read_packets_per_s)
+    found = abc.clients(cct.simulate(made))
+    return {f"simulated_{name}": found[name] for name in ("client_0_mbps", "client_1_mbps")}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hardware.launch.abc_flood",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", required=True, help="directory to write")
+    parser.add_argument("--duration", type=float, default=60.0, metavar="S", help="duration of each run")
+    parser.add_argument("--runs", type=int, default=2, help="runs of each data point")
+    parser.add_argument(
+        "--loads", default=",".join(map(str, LOADS)), metavar="N,N", help="entries that match nothing"
+    )
+    args = parser.parse_args(argv)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    rows = []
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="cctoolkit-abc-") as work:
+            for entries in map(int, args.loads.split(",")):
+                capacity = 1e9
+                for experiment in EXPERIMENTS:
+                    for seed in range(1, args.runs + 1):
+                        folder = Path(work) / "run"
+                        row = measure(experiment, entries, args.duration, seed, folder)
+                        shutil.rmtree(folder)
+                        if experiment == "flood" and row["unread_0"] > _BUSY * row["sent_0"]:
+                            capacity = row["read_packets_per_s"]
+                        row |= simulated(experiment, capacity, args.duration, seed)
+                        rows.append(row)
+                        print(pd.DataFrame([row]).round(1).to_string(index=False), flush=True)
+    except (CCToolkitError, OSError) as err:
+        print(f"abc_flood: {err}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("abc_flood: interrupted", file=sys.stderr)
+        return 130
+    parquet.write(
+        pd.DataFrame(rows), args.output / "bmv2.parquet", {"made_by": f"cctoolkit {cct.__version__}"}
+    )
+    print(args.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
