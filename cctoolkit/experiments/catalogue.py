@@ -104,7 +104,7 @@ RESULTS = {
     ),
     "abc-bmv2": Result(
         "figure 6 of the ABC paper on BMv2, and where packets are lost", "python -m hardware.launch.abc_flood",
-        ("bmv2",), ("hardware.launch.abc_flood", "hardware.programs.abc.experiment"), f"{_HERE}.abc.book",
+        ("bmv2",), ("hardware.launch.abc_flood", "hardware.programs.abc.experiment"), f"{_HERE}.books.abc_bmv2",
         files=("hardware/programs/abc/*.p4", "hardware/common/*.p4"),
     ),
     "abc-linux": _experiment(

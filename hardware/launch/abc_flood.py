@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import cctoolkit as cct
@@ -84,10 +85,11 @@ def losses(run: cct.Run, aggregates: pd.DataFrame) -> dict[str, int]:
         full.
     """
     assert run.scenario is not None
-    clients = [flow.aggregate for flow in run.scenario.flow_list()]
+    clients = np.array([flow.aggregate for flow in run.scenario.flow_list()])
     found: dict[str, int] = {}
-    for number, flows in run.flows.groupby(clients):
-        accepted, dropped = (int(aggregates[name].iloc[number]) for name in ("accepted", "dropped"))
+    for row, number in enumerate(np.unique(clients)):  # the table has a row for each client that sends
+        flows = run.flows[clients == number]
+        accepted, dropped = (int(aggregates[name].iloc[row]) for name in ("accepted", "dropped"))
         sent, received = int(flows.sent_packets.sum()), int(flows.received_packets.sum())
         found |= {
             f"sent_{number}": sent,

@@ -9,7 +9,7 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..statements import bullets
 from . import conclusions
-from .page import bmv2_goodputs, delays, goodputs, linux_goodputs
+from .page import delays, goodputs, linux_goodputs
 from .scenarios import SHARINGS
 
 __all__ = ["VIEWS"]
@@ -46,8 +46,6 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     **{name: (lambda tables, name=name: goodputs(tables["clients"], name)) for name in SHARINGS},  # type: ignore[misc]
     "delay": lambda tables: markdown_table(delays(tables["delay"]), labels=1),
     "delay-statements": lambda tables: bullets(conclusions.delay(tables)),
-    "bmv2": lambda tables: bmv2_goodputs(tables["bmv2"]),
-    "bmv2-statements": lambda tables: bullets(conclusions.bmv2(tables)),
     "linux": lambda tables: linux_goodputs(tables["linux"]),
     "linux-statements": lambda tables: bullets(conclusions.linux(tables)),
     "statements": lambda tables: bullets(conclusions.sharing(tables)),

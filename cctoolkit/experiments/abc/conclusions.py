@@ -13,7 +13,7 @@ from ..statements import OURS, Statement, statements_table
 from .scenarios import CAUSES, FITS_MBPS, RATE_MBPS
 from .tables import NEAR_MBPS, paper_flood_mbps, paper_half_mbps
 
-__all__ = ["bmv2", "delay", "linux", "sharing", "statements", "why"]
+__all__ = ["delay", "linux", "sharing", "statements", "why"]
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -240,57 +240,3 @@ def linux(tables: Tables) -> list[Statement]:
         )
     papers = sharing({"clients": table[table.side == "kernel"]})
     return results + [dataclasses.replace(one, about=f"Linux, figure {one.about}") for one in papers]
-
-
-def bmv2(tables: Tables) -> list[Statement]:
-    """Whether a switch that reads too slowly explains figure 6, by counts of what it lost."""
-    limit = paper_flood_mbps()
-    means = tables["bmv2"].groupby(["what", "entries"], as_index=False).mean(numeric_only=True)
-    flood, alone, ten = (means[means.what == what].set_index("entries") for what in ("flood", "alone", "ten"))
-    near = (flood.client_0_mbps - limit).abs()
-    rest = (alone.client_1_mbps > 0.9 * FITS_MBPS) & (ten.client_0_mbps < 0.6 * FITS_MBPS)
-    reads = [
-        f"{row.client_0_mbps:.1f} Mbit/s where it reads {row.read_packets_per_s:.0f} packets/s"
-        for row in flood.itertuples()
-    ]
-    nearest = int(near.to_numpy().argmin())
-    fits = [
-        words for words, close, holds in zip(reads, near <= NEAR_MBPS, rest, strict=True) if close and holds
-    ]
-    unread, dropped, overflowed = (
-        flood[f"{name}_1"].iloc[nearest] for name in ("unread", "dropped", "overflowed")
-    )
-    rtts_ms = flood.rtt_ms
-    goodputs = ("client_0_mbps", "client_1_mbps")
-    apart = pd.concat([(means[name] - means[f"simulated_{name}"]).abs() for name in goodputs])
-    worst = means.iloc[int(apart.to_numpy().argmax()) % len(means)]
-    about = "BMv2, figure 6"
-    return [
-        Statement(
-            about,
-            f"with ABC, a flood at a very large rate (here 100 Mbit/s) gets {limit:g} Mbit/s",
-            reads[0],
-            bool(near.iloc[0] <= NEAR_MBPS),
-        ),
-        Statement(
-            about,
-            f"{OURS}with a switch that reads too slowly, a flood gets {limit:g} Mbit/s (within {NEAR_MBPS:g}), a "
-            "single connection still fills the link, and ten connections get no more than 0.6 of it",
-            "; ".join(fits) or f"nowhere; the nearest is {reads[nearest]}",
-            bool(fits),
-        ),
-        Statement(
-            about,
-            f"{OURS}where the flood is nearest to {limit:g} Mbit/s, waiting to be read holds the connection back (its RTT "
-            "is over twice that with a switch that is fast enough), and not losses there (less than half of its losses)",
-            f"an RTT of {rtts_ms.iloc[nearest]:.0f} ms against {rtts_ms.iloc[0]:.0f} ms; {unread:.0f} packets were not "
-            f"read, {dropped:.0f} dropped by ABC, {overflowed:.0f} lost in the full buffer",
-            bool(rtts_ms.iloc[nearest] > 2 * rtts_ms.iloc[0] and unread < dropped + overflowed),
-        ),
-        Statement(
-            about,
-            f"{OURS}the simulator's switch that reads as slowly is within {NEAR_MBPS:g} Mbit/s of BMv2",
-            f"off by {apart.mean():.1f}, at most {apart.max():.1f} Mbit/s ({worst.what}, {worst.entries:g} entries)",
-            bool(apart.max() <= NEAR_MBPS),
-        ),
-    ]

@@ -151,35 +151,3 @@ def linux(settings: Settings, tables: Tables) -> list[str]:
         "The same in a Linux kernel with `sch_abc`, and in the simulator.",
         linux_goodputs(table),
     ]
-
-
-def bmv2_goodputs(table: pd.DataFrame) -> str:
-    """Goodputs on BMv2 and in the simulator by how fast the switch reads, and where packets were lost, in percent."""
-    means = table.groupby(["entries", "what"], sort=False).mean(numeric_only=True)
-
-    def both(row: pd.Series) -> str:
-        pairs = [
-            " / ".join(f"{row[f'{side}client_{c}_mbps']:.1f}" for c in (0, 1)) for side in ("", "simulated_")
-        ]
-        return "; ".join(pairs)
-
-    def lost(row: pd.Series, client: int) -> str:
-        counts = (row[f"{name}_{client}"] for name in ("unread", "dropped", "overflowed"))
-        return " / ".join(f"{100 * count / row[f'sent_{client}']:.2g}" for count in counts)
-
-    rows = []
-    for entries in dict.fromkeys(table.entries):
-        flood, alone, ten = (means.loc[(entries, what)] for what in ("flood", "alone", "ten"))
-        rows.append(
-            {
-                "entries": f"{entries:g}",
-                "packets/s read": f"{flood.read_packets_per_s:.0f}",
-                "flood / connection": both(flood),
-                "connection's RTT, ms": f"{flood.rtt_ms:.0f}",
-                "flood: unread / dropped / overflow": lost(flood, 0),
-                "connection: unread / dropped / overflow": lost(flood, 1),
-                "alone": f"{alone.client_1_mbps:.1f}; {alone.simulated_client_1_mbps:.1f}",
-                "ten / one": both(ten),
-            }
-        )
-    return markdown_table(pd.DataFrame(rows), labels=1)
