@@ -47,6 +47,8 @@ EXPERIMENTS = {
 LOADS = (0, 4000, 5000, 6000)
 #: Packets lost before the switch read them, as a share: above it, the switch reads as fast as it can.
 _BUSY = 0.02
+#: Connections start within the first second.
+_SHORTEST_S = 2
 
 
 def scenario(experiment: str, duration_s: float, seed: int) -> cct.Scenario:
@@ -138,16 +140,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--duration", type=float, default=60.0, metavar="S", help="duration of each run")
     parser.add_argument("--runs", type=int, default=2, help="runs of each data point")
     parser.add_argument(
-        "--loads", default=",".join(map(str, LOADS)), metavar="N,N", help="entries that match nothing"
+        "--loads", type=int, nargs="+", default=LOADS, metavar="N", help="entries that match nothing"
     )
     args = parser.parse_args(argv)
+    if args.duration < _SHORTEST_S or args.runs < 1 or min(args.loads) < 0:
+        parser.error(f"--duration must be at least {_SHORTEST_S}, --runs at least 1, --loads at least 0")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    rows = []
+    rows: list[dict[str, Any]] = []
     try:
         args.output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="cctoolkit-abc-") as work:
-            for entries in map(int, args.loads.split(",")):
+            for entries in args.loads:
                 capacity = 1e9
                 for experiment in EXPERIMENTS:
                     for seed in range(1, args.runs + 1):
@@ -158,6 +162,7 @@ def main(argv: list[str] | None = None) -> int:
                             capacity = row["read_packets_per_s"]
                         row |= simulated(experiment, capacity, args.duration, seed)
                         rows.append(row)
+                        _write(rows, args.output)
                         print(pd.DataFrame([row]).round(1).to_string(index=False), flush=True)
     except (CCToolkitError, OSError) as err:
         print(f"abc_flood: {err}", file=sys.stderr)
@@ -165,11 +170,12 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("abc_flood: interrupted", file=sys.stderr)
         return 130
-    parquet.write(
-        pd.DataFrame(rows), args.output / "bmv2.parquet", {"made_by": f"cctoolkit {cct.__version__}"}
-    )
     print(args.output)
     return 0
+
+
+def _write(rows: list[dict[str, Any]], folder: Path) -> None:
+    parquet.write(pd.DataFrame(rows), folder / "bmv2.parquet", {"made_by": f"cctoolkit {cct.__version__}"})
 
 
 if __name__ == "__main__":
