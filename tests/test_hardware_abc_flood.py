@@ -16,9 +16,10 @@ from hardware.launch import abc_flood
 
 
 def test_the_experiments_are_the_papers() -> None:
-    flood, alone, ten = (abc_flood.scenario(what, 60, 1) for what in ("flood", "alone", "ten"))
-    assert flood == abc.scenario("cbr-tcp", 100, duration_s=60, seed=1)
+    flood, alone, ten = (abc_flood.scenario(what, 300, 1) for what in ("flood", "alone", "ten"))
+    assert flood == abc.scenario("cbr-tcp", 100, duration_s=300, seed=1)
     assert alone.flows == flood.flows[1:] and alone.bottleneck == flood.bottleneck
+    assert alone.duration_s == ten.duration_s == 60
     assert [flow.aggregate for flow in ten.flow_list()] == [0] * 10 + [1]
 
 
@@ -54,7 +55,7 @@ def test_a_slow_switch_and_its_losses(tmp_path: Path, monkeypatch: pytest.Monkey
     if reason := why_not():
         pytest.skip(reason)
     before = namespaces()
-    monkeypatch.setattr(abc_flood, "EXPERIMENTS", {"flood": ("cbr-tcp", 100.0)})
+    monkeypatch.setattr(abc_flood, "EXPERIMENTS", {"flood": ("cbr-tcp", 100.0, 6.0)})
     options = ["--duration", "6", "--runs", "1", "--loads", "0", "20000"]
     assert abc_flood.main([*options, "-o", str(tmp_path)]) == 0
     table = pd.read_parquet(tmp_path / "bmv2.parquet")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import shutil
 import signal
 import sys
@@ -37,11 +38,11 @@ from .switch import between_namespaces
 
 __all__ = ["EXPERIMENTS", "LOADS", "load", "losses", "main"]
 
-#: What is run with each load: name, sharing, and client 0's rate in Mbit/s or connections.
+#: What is run with each load: name, sharing, client 0's rate in Mbit/s or connections, and the longest duration in s.
 EXPERIMENTS = {
-    "flood": ("cbr-tcp", 100.0),
-    "alone": ("cbr-tcp", 0.0),
-    "ten": ("tcp", 10.0),
+    "flood": ("cbr-tcp", 100.0, math.inf),
+    "alone": ("cbr-tcp", 0.0, 60.0),
+    "ten": ("tcp", 10.0, 60.0),
 }
 #: Entries that match nothing.
 LOADS = (0, 4000, 5000, 6000)
@@ -53,8 +54,8 @@ _SHORTEST_S = 2
 
 def scenario(experiment: str, duration_s: float, seed: int) -> cct.Scenario:
     """One of :data:`EXPERIMENTS` with the paper's parameters; `alone` is figure 6 without the flood."""
-    sharing, value = EXPERIMENTS[experiment]
-    made = abc.scenario(sharing, value or 1, duration_s=duration_s, seed=seed)
+    sharing, value, longest_s = EXPERIMENTS[experiment]
+    made = abc.scenario(sharing, value or 1, duration_s=min(duration_s, longest_s), seed=seed)
     if value:
         return made
     return dataclasses.replace(made, flows=tuple(flow for flow in made.flows if not flow.is_udp))
@@ -117,7 +118,7 @@ def measure(experiment: str, entries: int, duration_s: float, seed: int, folder:
         "client_0_mbps": goodputs["client_0_mbps"],
         "client_1_mbps": goodputs["client_1_mbps"],
         "rtt_ms": float(run.flows.mean_rtt_ms.iloc[-1]),
-        "read_packets_per_s": float((aggregates.accepted + aggregates.dropped).sum() / duration_s),
+        "read_packets_per_s": float((aggregates.accepted + aggregates.dropped).sum() / made.duration_s),
         **losses(run, aggregates),
     }
 
@@ -137,8 +138,14 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", required=True, help="directory to write")
-    parser.add_argument("--duration", type=float, default=60.0, metavar="S", help="duration of each run")
-    parser.add_argument("--runs", type=int, default=2, help="runs of each data point")
+    parser.add_argument(
+        "--duration",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="of runs with the flood; of others at most 60",
+    )
+    parser.add_argument("--runs", type=int, default=1, help="runs of each data point")
     parser.add_argument(
         "--loads", type=int, nargs="+", default=LOADS, metavar="N", help="entries that match nothing"
     )
