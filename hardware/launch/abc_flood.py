@@ -8,19 +8,20 @@ ingress". This machine's may be faster, so each experiment is repeated with a ta
 compares each packet with all of them, and so reads fewer packets per second. Its waiting packets, up to 1024 and what
 the kernel's buffer holds, are those of a real switch.
 
-Needs root, p4c and BMv2, and two idle CPUs: it runs in real time.
+Needs root, p4c and BMv2, and two idle CPUs: it runs in real time. Runs that an earlier call left in the folder are not
+repeated.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import math
-import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from cctoolkit.experiments.abc.switch import through_switch
 from ..common.switch import Switch, Ternary
 from .switch import between_namespaces
 
-__all__ = ["EXPERIMENTS", "LOADS", "load", "losses", "main"]
+__all__ = ["EXPERIMENTS", "LOADS", "beside_simulator", "load", "losses", "main"]
 
 #: What is run with each load: name, sharing, client 0's rate in Mbit/s or connections, and the longest duration in s.
 EXPERIMENTS = {
@@ -46,8 +47,8 @@ EXPERIMENTS = {
 }
 #: Entries that match nothing.
 LOADS = (0, 4000, 5000, 6000)
-#: Packets lost before the switch read them, as a share: above it, the switch reads as fast as it can.
-_BUSY = 0.02
+#: All runs so far: those of an earlier call are not repeated.
+_RUNS = "runs.parquet"
 #: Connections start within the first second.
 _SHORTEST_S = 2
 
@@ -103,18 +104,20 @@ def losses(run: cct.Run, aggregates: pd.DataFrame) -> dict[str, int]:
     return found
 
 
-def measure(experiment: str, entries: int, duration_s: float, seed: int, folder: Path) -> dict[str, Any]:
-    """Run an experiment on BMv2; returns a row of the table."""
-    made = scenario(experiment, duration_s, seed)
+def measure(made: cct.Scenario, entries: int, folder: Path) -> dict[str, Any]:
+    """Run a scenario on BMv2 with so many entries that match nothing.
+
+    Returns
+    -------
+    dict
+        Goodput of each client, mean RTT of the last connection, data packets read per second, and :func:`losses`.
+    """
     flags = ("-DREADING_LOAD",) if entries else ()
     fill = load(entries) if entries else None
     run = between_namespaces("abc", made, folder, flags=flags, more_set_up=fill)
     aggregates = pd.read_parquet(folder / "switch" / "aggregates.parquet")
     goodputs = abc.clients(run)
     return {
-        "what": experiment,
-        "entries": entries,
-        "seed": seed,
         "client_0_mbps": goodputs["client_0_mbps"],
         "client_1_mbps": goodputs["client_1_mbps"],
         "rtt_ms": float(run.flows.mean_rtt_ms.iloc[-1]),
@@ -123,11 +126,18 @@ def measure(experiment: str, entries: int, duration_s: float, seed: int, folder:
     }
 
 
-def simulated(experiment: str, read_packets_per_s: float, duration_s: float, seed: int) -> dict[str, float]:
-    """The same in the simulator, whose switch reads so many packets per second."""
-    made = through_switch(scenario(experiment, duration_s, seed), read_packets_per_s=read_packets_per_s)
-    found = abc.clients(cct.simulate(made))
+def simulated(row: Mapping[str, Any], read_packets_per_s: float) -> dict[str, float]:
+    """Goodputs of the same in the simulator, whose switch reads so many packets per second."""
+    made = scenario(row["what"], row["duration_s"], row["seed"])
+    found = abc.clients(cct.simulate(through_switch(made, read_packets_per_s=read_packets_per_s)))
     return {f"simulated_{name}": found[name] for name in ("client_0_mbps", "client_1_mbps")}
+
+
+def beside_simulator(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add what the simulator gives if its switch reads as fast as BMv2 did with the flood and as many entries."""
+    reads = rows[rows.what == "flood"].groupby("entries").read_packets_per_s.mean()
+    goodputs = [simulated(row, reads[row["entries"]]) for row in rows.to_dict("records")]
+    return pd.concat([rows, pd.DataFrame(goodputs, index=rows.index)], axis=1)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -154,23 +164,22 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--duration must be at least {_SHORTEST_S}, --runs at least 1, --loads at least 0")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    rows: list[dict[str, Any]] = []
+    about = {"made_by": f"cctoolkit {cct.__version__}"}
     try:
         args.output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="cctoolkit-abc-") as work:
-            for entries in args.loads:
-                capacity = 1e9
-                for experiment in EXPERIMENTS:
-                    for seed in range(1, args.runs + 1):
-                        folder = Path(work) / "run"
-                        row = measure(experiment, entries, args.duration, seed, folder)
-                        shutil.rmtree(folder)
-                        if experiment == "flood" and row["unread_0"] > _BUSY * row["sent_0"]:
-                            capacity = row["read_packets_per_s"]
-                        row |= simulated(experiment, capacity, args.duration, seed)
-                        rows.append(row)
-                        _write(rows, args.output)
-                        print(pd.DataFrame([row]).round(1).to_string(index=False), flush=True)
+        rows, wanted = _kept(args.output), []
+        for entries, what, seed in itertools.product(args.loads, EXPERIMENTS, range(1, args.runs + 1)):
+            made = scenario(what, args.duration, seed)
+            point = {"what": what, "entries": entries, "seed": seed, "duration_s": made.duration_s}
+            row = next((row for row in rows if point.items() <= row.items()), None)
+            if row is None:
+                with tempfile.TemporaryDirectory(prefix="cctoolkit-abc-") as work:
+                    row = point | measure(made, entries, Path(work) / "run")
+                print(pd.DataFrame([row]).round(1).to_string(index=False), flush=True)
+                rows.append(row)
+                parquet.write(pd.DataFrame(rows), args.output / _RUNS, about)
+            wanted.append(row)
+        parquet.write(beside_simulator(pd.DataFrame(wanted)), args.output / "bmv2.parquet", about)
     except (CCToolkitError, OSError) as err:
         print(f"abc_flood: {err}", file=sys.stderr)
         return 1
@@ -181,8 +190,13 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _write(rows: list[dict[str, Any]], folder: Path) -> None:
-    parquet.write(pd.DataFrame(rows), folder / "bmv2.parquet", {"made_by": f"cctoolkit {cct.__version__}"})
+def _kept(folder: Path) -> list[dict[str, Any]]:
+    """The runs that an earlier call left in the folder."""
+    kept = folder / _RUNS
+    if not kept.is_file():
+        return []
+    # a run without client 0 has no counts of it
+    return [row.dropna().to_dict() for _, row in pd.read_parquet(kept).astype(object).iterrows()]
 
 
 if __name__ == "__main__":
