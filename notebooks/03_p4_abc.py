@@ -248,6 +248,13 @@ figures.why_figure(why)
 # rate fitted to the 32 Mbit/s) keeps figure 5, but makes the flood's goodput fall first and rise again. The paper's
 # text does not say which of the two it was; the summary of the experiment has the whole table.
 #
+# A switch can be asked. On BMv2 (`python -m hardware.launch.abc_flood`, which slows its reading), the flood gets
+# <!-- results: abc-bmv2/in-words -->
+#
+# 24.3 Mbit/s where it reads 10374 packets/s; 32.8 Mbit/s where it reads 9174 packets/s; 36.5 Mbit/s where it reads 9069 packets/s; 39.8 Mbit/s where it reads 7969 packets/s
+#
+# <!-- end -->.
+#
 # The paper's statements, compared with this notebook's results (from a few runs; `cct experiment abc` makes the same
 # table from ten runs per point):
 
@@ -477,5 +484,5 @@ pd.DataFrame({"divided by its time": packets.activity, "as if a memory old": dou
 # - Who must be trusted for ABC to work, and what would a user do who could write activities?
 # - Fair queueing beats ABC in all three figures and needs no trust. What does it need instead, and where would that be
 #   too expensive?
-# - The paper's authors saw 32 Mbit/s, and this notebook sees far less. Which two counters would you read on their
-#   switch?
+# - How can a switch that reads too slowly hold the connection back without losing its packets? (`docs/abc.md` has its
+#   RTT beside the flood.)

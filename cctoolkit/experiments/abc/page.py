@@ -92,8 +92,9 @@ def why(settings: Settings, tables: Tables) -> list[str]:
         f"in UDP's frames ({UDP_BYTES} bytes), {tcp_mbps:.1f} in TCP's ({TCP_BYTES} bytes), onto a link of "
         f"{RATE_MBPS}. With less than {100 * enough:.0f} % UDP packets that link is overloaded, and it loses "
         "packets regardless of activity. With many connections against one (figure 5) it would decide, too.",
-        "**gamma 1** and **random loss** are fitted, and no sentence of the paper supports either. Counters "
-        "of a real switch would decide: packets lost before its ingress pipeline, and at the link behind it.",
+        "**gamma 1** and **random loss** are fitted, and no sentence of the paper supports either. "
+        "`python -m hardware.launch.abc_flood` counts on BMv2 what it does not read, what ABC drops, and what is lost "
+        "behind it.",
         markdown_table(shown),
         f"All printed statements hold with: {', '.join(fits) or 'none of them'}. Of these, client 0 never gets "
         f"less by sending more with: {', '.join(without) or 'none'}.",
