@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from cctoolkit.experiments.abc import conclusions as abc
+from cctoolkit.experiments.books import abc_bmv2
 from cctoolkit.experiments.codel import conclusions as codel
 from cctoolkit.experiments.dragonfly import conclusions as dragonfly
 from cctoolkit.experiments.kept import KeptTables
@@ -272,6 +273,7 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "codel npu": (codel.npu_losses, "codel", ("npu",)),
     "abc sharing": (abc.sharing, "abc", ("clients",)),
     "abc on Linux": (abc.linux, "abc-linux", ("linux",)),
+    "abc on BMv2": (abc_bmv2.figure_6, "abc-bmv2", ("bmv2",)),
     "l4s table 3": (l4s.main, "l4s", ("table3", "phases", "drop-delay")),
     "l4s shares": (l4s.shares, "l4s", ("logs",)),
     "l4s registers": (l4s.registers, "l4s", ("registers",)),
