@@ -105,7 +105,8 @@ def signs(
 
     after = means[skipped:]
     quarter = max(len(after) // 4, 1)
-    found["growth"] = (statistics.fmean(after[-quarter:]) - statistics.fmean(after[:quarter])) / max(peaks)
+    grown = statistics.fmean(after[-quarter:]) - statistics.fmean(after[:quarter])
+    found["growth"] = grown / max(peaks) if max(peaks) > 0 else 0.0
 
     # by round: RTTs, when an acknowledgement comes, of the number that it is the first to cover
     samples: dict[int, list[int]] = {}

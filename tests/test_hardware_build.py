@@ -150,10 +150,11 @@ def registers(text: str) -> set[str]:
 def test_both_versions_have_the_same_tables_and_registers(folder: Path) -> None:
     """What a control plane fills and reads: one is written for both. abc's BMv2 version has them with the chip's
     arithmetic, and codel's without Listing 1. Tables with constant entries are the chip's way to choose between
-    actions."""
+    actions; ``reading_load`` only slows BMv2 down."""
     on_bmv2 = source(folder / "bmv2.p4", without=("bmv2_arithmetic.p4", "bmv2_listing_1.p4"))
     on_chip = source(folder / "tofino.p4")
     assert len(filled_tables(on_chip)) > 1 and len(registers(on_chip)) > 2
+    on_bmv2 = re.sub(r"#ifdef READING_LOAD.*?#endif", "", on_bmv2, flags=re.DOTALL)
     assert filled_tables(on_bmv2) == filled_tables(on_chip)
     assert registers(on_bmv2) == registers(on_chip)
 

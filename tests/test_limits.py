@@ -252,6 +252,14 @@ def test_what_slow_start_overshoots_is_no_limit():
     assert row["limited_by"] == "elsewhere" and row["peak_share"] > 0.5
 
 
+def test_nothing_is_ever_in_flight():
+    """Each segment is acknowledged in the slot in which it came."""
+    (row,) = cct.flow_limits(
+        slots_of([1448, 0] * 500, [0] * 1000, [1448 * (i // 2) for i in range(1000)])
+    ).to_dict("records")
+    assert row["limited_by"] == "elsewhere" and row["growth"] == 0
+
+
 def test_little_data_is_too_short():
     run = simulated(cct.Flow("cubic", rtt_ms=40))
     slots = cct.compute_slots(run.ingress)

@@ -279,7 +279,8 @@ def _signs(came, flight, seq, ce, echoes, segment):
     moved = max(risen, fallen)
     share = unforced / moved if moved > 0 else 1.0
     quarter = max((rounds - first) // 4, 1)
-    growth = (mean[rounds - quarter : rounds].mean() - mean[first : first + quarter].mean()) / highest
+    grown = mean[rounds - quarter : rounds].mean() - mean[first : first + quarter].mean()
+    growth = grown / highest if highest > 0 else 0.0
 
     # The RTT when an acknowledgement comes: how long ago was the number sent that it is the first to cover?
     delay = np.zeros(whole + 1)
