@@ -126,7 +126,7 @@ def measure(made: cct.Scenario, entries: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def simulated(row: Mapping[str, Any], read_packets_per_s: float) -> dict[str, float]:
+def simulated(row: Mapping[Any, Any], read_packets_per_s: float) -> dict[str, float]:
     """Goodputs of the same in the simulator, whose switch reads so many packets per second."""
     made = scenario(row["what"], row["duration_s"], row["seed"])
     found = abc.clients(cct.simulate(through_switch(made, read_packets_per_s=read_packets_per_s)))
@@ -190,7 +190,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _kept(folder: Path) -> list[dict[str, Any]]:
+def _kept(folder: Path) -> list[dict[Any, Any]]:
     """The runs that an earlier call left in the folder."""
     kept = folder / _RUNS
     if not kept.is_file():
