@@ -50,6 +50,14 @@ def goodputs(tables: Tables) -> str:
     return markdown_table(pd.DataFrame(rows), labels=1)
 
 
+def _goodput_by_reading(flood: pd.DataFrame) -> list[str]:
+    """Of each row, what the flood gets and how fast the switch reads, in words."""
+    return [
+        f"{row.client_0_mbps:.1f} Mbit/s where it reads {row.read_packets_per_s:.0f} packets/s"
+        for row in flood.itertuples()
+    ]
+
+
 def figure_6(tables: Tables) -> list[Statement]:
     """Whether a switch that reads too slowly explains figure 6, by counts of what it lost."""
     limit = paper_flood_mbps()
@@ -57,10 +65,7 @@ def figure_6(tables: Tables) -> list[Statement]:
     flood, alone, ten = (means[means.what == what].set_index("entries") for what in ("flood", "alone", "ten"))
     near = (flood.client_0_mbps - limit).abs()
     rest = (alone.client_1_mbps > 0.9 * FITS_MBPS) & (ten.client_0_mbps < 0.6 * FITS_MBPS)
-    reads = [
-        f"{row.client_0_mbps:.1f} Mbit/s where it reads {row.read_packets_per_s:.0f} packets/s"
-        for row in flood.itertuples()
-    ]
+    reads = _goodput_by_reading(flood)
     nearest = int(near.to_numpy().argmin())
     fits = [
         words for words, close, holds in zip(reads, near <= NEAR_MBPS, rest, strict=True) if close and holds
@@ -107,10 +112,7 @@ def figure_6(tables: Tables) -> list[Statement]:
 def in_words(tables: Tables) -> str:
     """What the flood gets where the switch reads so fast."""
     flood = tables["bmv2"].query("what == 'flood'").groupby("entries").mean(numeric_only=True)
-    return "; ".join(
-        f"{row.client_0_mbps:.1f} Mbit/s where it reads {row.read_packets_per_s:.0f} packets/s"
-        for row in flood.sort_values("client_0_mbps").itertuples()
-    )
+    return "; ".join(_goodput_by_reading(flood.sort_values("client_0_mbps")))
 
 
 #: Statements by part, for lists of the paper's tables.
