@@ -6,10 +6,11 @@ BIN    := $(VENV)/bin
 PIP_OPTIONS ?=
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS)
 DEMO   := traces/mixed
-WORKERS ?= 2
+# One more than processors: tests wait for a fifth of the time.
+WORKERS ?= 3
 # Hypothesis draws the same examples each time: a failure is the change's, and pytest alone goes on looking for others.
-# Bytecode is kept even where the environment forbids it, else each worker compiles all tests anew. Workers are as many
-# as processors: with threads of OpenMP besides (scikit-learn's, PyTorch's) they would only wait for each other.
+# Bytecode is kept even where the environment forbids it, else each worker compiles all tests anew. Threads of
+# OpenMP (scikit-learn's, PyTorch's) besides the workers would only wait for each other.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile=ci
 
 .PHONY: help demo test fast fuzz lint hooks lab bench wheel docs notebooks pictures results traces clean

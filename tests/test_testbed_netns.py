@@ -375,6 +375,23 @@ def test_a_switch_in_the_bottlenecks_place(machine: None, tmp_path: Path) -> Non
     assert not namespaces()
 
 
+@pytest.mark.netns
+@pytest.mark.slow
+def test_what_a_switch_loses_of_udp_was_not_sent(machine: None, tmp_path: Path) -> None:
+    """The taps cannot match datagrams of which some are lost, but they can count them."""
+    if shutil.which("ethtool") is None:
+        pytest.skip("needs ethtool")
+    wire = Wire(lose_every=4)
+    run = run_testbed(scenario(cct.Flow("udp", rate_mbps=8)), tmp_path / "run", backend="netns", switch=wire)
+    assert wire.lost > 50
+    queue, flow = run.queues.iloc[0], run.flows.iloc[0]
+    assert queue.dropped_dequeue == flow.dropped_packets
+    assert 0 <= wire.lost - queue.dropped_dequeue <= 2
+    assert queue.arrived_packets == queue.sent_packets + queue.dropped_dequeue + queue.packets
+    assert queue.sent_packets == pytest.approx(flow.received_packets, abs=3)
+    assert queue.sent_bytes == pytest.approx(flow.received_packets * 1514, rel=0.02)
+
+
 def test_a_switch_needs_namespaces(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="switch: requires backend netns"):
         run_testbed(scenario(), tmp_path / "run", backend="uml", switch=Wire(2))

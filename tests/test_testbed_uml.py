@@ -516,26 +516,21 @@ def test_the_receiver_reads_as_fast_as_iperf3s(tmp_path):
 @pytest.mark.slow
 @needs_iperf3
 def test_iperf3_instead(tmp_path):
-    flows = [
-        cct.Flow("cubic", rtt_ms=20),
-        cct.Flow("udp", rate_mbps=3),
-        cct.Flow("bbr", start_s=1, bytes=100_000),
-    ]
+    flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=3)]
     run = run_testbed(scenario(*flows, duration_s=2), tmp_path / "run", iperf3=True)
-    assert run.labels.cca.tolist() == ["cubic", "", "bbr"] and run.labels.sport.tolist() == [
-        10000,
-        10001,
-        10002,
-    ]
+    assert run.labels.cca.tolist() == ["cubic", ""] and run.labels.sport.tolist() == [10000, 10001]
     # the tap saw what iperf3 says it sent, but for what came some round trips late and so after the end
     c = run.ingress.columns
     late = 0.1 * 3e6 / 8 / 1514
     assert run.flows.sent_packets[1] - late <= (c["flow_id"] == 1).sum() <= run.flows.sent_packets[1]
     payload = c["payload_bytes"][(c["flow_id"] == 0) & (c["direction"] == 0)].sum()
     assert run.flows.received_bytes[0] == pytest.approx(payload, rel=0.1)
-    assert run.flows.acked_bytes[2] > 0 and run.flows.completion_s.isna().all()
     assert len(run.flow_series) >= 20 and run.flow_series.srtt_ns.max() > 20e6
-    assert run.summary()["utilisation"] > 0.8 and len(run.ingress.flows) > 3
+    assert run.summary()["utilisation"] > 0.8 and len(run.ingress.flows) > 2
+    # a transfer that begins later; alone, since iperf3's processes take much longer together than one after the other
+    short = run_testbed(scenario(cct.Flow("bbr", start_s=1, bytes=100_000)), tmp_path / "short", iperf3=True)
+    assert short.labels.cca.tolist() == ["bbr"] and short.flows.start_s[0] == pytest.approx(1, abs=0.1)
+    assert short.flows.acked_bytes[0] > 0 and short.flows.completion_s.isna().all()
     for flow, words in (
         (cct.Flow("dctcp"), "dctcp"),
         (cct.Flow("udp", rate_mbps=1, arrivals="poisson"), "Poisson"),

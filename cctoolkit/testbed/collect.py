@@ -86,7 +86,8 @@ def collect(
     ingress, egress = renumbered(labels, *taps)
     history = [(0, i, f.queue or 0) for i, f in enumerate(plan.scenario.flow_list())] + (assignments or [])
     packets = _packets(ingress, egress, history, results.start_ns)
-    marks = _marks(plan, egress, history, results.start_ns)
+    departures = _departures(egress, history, results.start_ns)
+    marks = _marks(plan, departures)
     about = {
         "made_by": f"cctoolkit {__version__} testbed, {about['backend']}, Linux {about['kernel']}",
         "version": __version__,
@@ -101,7 +102,7 @@ def collect(
     tables = {
         "flows": _flows(plan, results, ingress, egress, packets),
         "flow_series": _flow_series(plan, results),
-        "queues": _queues(plan, results, packets, marks),
+        "queues": _queues(plan, results, packets, departures, marks),
         "queue_series": _queue_series(plan, results, packets, marks),
     }
     for name, table in tables.items():
@@ -176,13 +177,20 @@ def _packets(ingress: Capture, egress: Capture, history: Assignments, start_ns: 
     return table
 
 
-def _marks(plan: Plan, egress: Capture, history: Assignments, start_ns: int) -> dict[int, np.ndarray]:
-    """Departure times of CE-marked packets by queue; nothing marks packets before it."""
+def _departures(egress: Capture, history: Assignments, start_ns: int) -> pd.DataFrame:
+    """Data packets that left the queue: time, size, whether CE-marked, queue."""
     c = egress.columns
-    rows = (c["direction"] == 0) & (c["ecn"] == 3)
-    ts = c["ts_ns"][rows]
-    queue = _queue_of(c["flow_id"][rows], ts - start_ns, history)
-    return {i: ts[queue == i] for i in queue_numbers(plan)}
+    rows = c["direction"] == 0
+    table = pd.DataFrame({name: c[name][rows] for name in ("flow_id", "ts_ns", "wire_bytes")})
+    table["marked"] = c["ecn"][rows] == 3
+    table["queue"] = _queue_of(table.flow_id.to_numpy(), table.ts_ns.to_numpy() - start_ns, history)
+    return table
+
+
+def _marks(plan: Plan, departures: pd.DataFrame) -> dict[int, np.ndarray]:
+    """Departure times of CE-marked packets by queue; nothing marks packets before it."""
+    marked = departures[departures.marked]
+    return {i: marked.ts_ns.to_numpy()[marked.queue == i] for i in queue_numbers(plan)}
 
 
 def _flows(
@@ -328,7 +336,11 @@ def queue_statistics(plan: Plan, table: pd.DataFrame, queue: int) -> pd.DataFram
 
 
 def _queues(
-    plan: Plan, results: TrafficResults, packets: pd.DataFrame, marks: dict[int, np.ndarray]
+    plan: Plan,
+    results: TrafficResults,
+    packets: pd.DataFrame,
+    departures: pd.DataFrame,
+    marks: dict[int, np.ndarray],
 ) -> pd.DataFrame:
     rows = []
     for queue in queue_numbers(plan):
@@ -354,14 +366,17 @@ def _queues(
                 "probability": float(last.probability),
             }
         )
-        if plan.switched:  # without counters: arrivals minus departures, by the taps
-            lost = int(here.lost.fillna(False).sum())
+        if plan.switched:  # it has no counters, so the taps count
+            left = departures[departures.queue == queue]
+            unmatched = here.flow_id[here.lost.isna()]
+            lost = int(here.lost.sum()) + len(unmatched) - int(left.flow_id.isin(unmatched.unique()).sum())
             rows[-1] |= {
-                "sent_packets": len(here) - lost,
+                "packets": len(here) - len(left) - lost,
                 "arrived_packets": len(here),
+                "sent_packets": len(left),
+                "sent_bytes": int(left.wire_bytes.sum()),
                 "dropped_dequeue": lost,
             }
-            rows[-1] |= {"sent_bytes": int(here.wire_bytes[~here.lost.fillna(False).to_numpy(bool)].sum())}
     return pd.DataFrame(rows)
 
 
