@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -13,8 +15,10 @@ import sys
 import time
 from pathlib import Path
 
+import dpkt
 import pandas as pd
 import pytest
+from made_captures import ethernet, ipv4, pcap, udp
 from tshark import ask
 
 import cctoolkit as cct
@@ -146,6 +150,25 @@ def test_slots_of_two_taps(run, mixed: cct.Capture, tmp_path: Path) -> None:
     expected = cct.compute_slots(mixed, cct.read_capture(MIXED_EGRESS), slot_ms=10, flow_ids=0)
     pd.testing.assert_frame_equal(table, expected)
     assert run("slots", MIXED, "--sampling", "sometimes")[0] == 1
+
+
+@pytest.mark.parametrize("command", [("rtt",), ("slots",), ("classify", "--min-bytes", 10_000)])
+def test_what_finds_nothing_names_tunnels(run, tmp_path: Path, command: tuple[object, ...]) -> None:
+    """Flows in VXLAN: nothing outside, and what to type for what is inside."""
+    vxlan = bytes([8]) + bytes(7)
+    with gzip.open(RENO) as file:
+        frames = [
+            (round(float(ts) * 1e9), ethernet(0x0800, ipv4(17, udp(50_000, 4789, vxlan + frame))))
+            for ts, frame in itertools.islice(dpkt.pcap.Reader(file), 2000)
+        ]
+    path = tmp_path / "vxlan.pcap"
+    path.write_bytes(pcap((ts_ns, frame, len(frame)) for ts_ns, frame in frames))
+    name, *options = command
+    status, out, err = run(name, path, *options)
+    assert (status, out) == (1, "")
+    assert err.endswith("try --tunnel inner\n") and err.count("\n") == 1
+    assert run(name, path, *options, "--tunnel", "inner")[0] == 0
+    assert "tunnel" not in run(name, RENO, *options, "--host", "192.0.2.1")[2]  # there is none
 
 
 def test_report_is_written(run, tmp_path: Path) -> None:

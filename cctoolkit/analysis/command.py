@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._support.options import CommandGroup, Fill, FillOption, SamplingOption, SlotMsOption, parse_sampling
-from .._support.terminal import end_empty, listing, show
+from .._support.terminal import listing, show
 from .._support.words import endpoint
 from ..capture.options import (
     CaptureArgument,
     EgressArgument,
     IngressArgument,
     TrustTapsOption,
+    end_without,
     selecting,
 )
 from ..errors import ParameterError
@@ -106,9 +107,8 @@ def rtt(
                 keep=_RTT_KEEP,
             )
     if not out.rows:
-        end_empty(
-            f"{capture}: no RTT samples by {method.value}{' in the selected packets' if selection else ''}"
-        )
+        where = " in the selected packets" if selection else ""
+        end_without(f"no RTT samples by {method.value}{where}", capture, tunnel)
 
 
 @app.command()
@@ -162,7 +162,8 @@ def slots(
             table = out.frame().rename(columns={"flow_id": "flow"})
             _show_rows(table, {"max_arrival_gap_ns"}, keep=_SLOTS_KEEP)
     if not out.rows:
-        end_empty(f"{ingress}: no TCP data{' in the selected packets' if selection else ''}, so no slots")
+        where = " in the selected packets" if selection else ""
+        end_without(f"no TCP data{where}, so no slots", ingress, tunnel)
 
 
 #: What a narrow terminal shows longest.

@@ -23,6 +23,7 @@ __all__ = [
     "TrustTapsOption",
     "Tunnel",
     "TunnelOption",
+    "end_without",
     "end_without_packets",
     "selecting",
 ]
@@ -101,6 +102,17 @@ def end_without_packets(capture: str, selection: Any) -> NoReturn:
     """End a command that found no packets: a line on standard error, and exit status 1."""
     what = "no packet matches the selection" if selection else "no IP packets (cct info says what it holds)"
     end_empty(f"{capture}: {what}")
+
+
+def end_without(what: str, capture: str, tunnel: str) -> NoReturn:
+    """End a command that found none of what it is for: a line on standard error, and exit status 1.
+
+    It names the tunnels that were not looked into.
+    """
+    from .tunnels import has_udp_tunnels
+
+    hidden = tunnel == Tunnel.outer.value and has_udp_tunnels(capture)
+    end_empty(f"{capture}: {what}{'; the file has UDP tunnels: try --tunnel inner' if hidden else ''}")
 
 
 def _check_output_is_no_input(*, output: Path | None = None, **given: Any) -> None:

@@ -12,7 +12,7 @@ import typer
 from .._support.atomic import check_target
 from .._support.options import CommandGroup, ModelArgument, ModelOption, SlotMsOption, WorkersOption
 from .._support.ranges import LEAST_MS, LEAST_S
-from .._support.terminal import end_empty, is_standard_output, listing, note, say, show
+from .._support.terminal import is_standard_output, listing, note, say, show
 from .._support.version import __version__
 from .._support.words import by_name, did_you_mean, format_probability, plural, printable
 from ..capture.options import (
@@ -21,6 +21,7 @@ from ..capture.options import (
     TrustTapsOption,
     Tunnel,
     TunnelOption,
+    end_without,
     selecting,
 )
 from ..errors import ParameterError
@@ -753,10 +754,9 @@ def classify_command(
             )
             say(attribution(table, opened))
     if not len(table):
-        end_empty(
-            f"{ingress}: no {'selected ' if selection else ''}TCP flow has {min_bytes:,} bytes of payload in one "
-            "direction (--min-bytes lowers the limit)"
-        )
+        which = "selected TCP flow" if selection else "TCP flow"
+        limit = f"{min_bytes:,} bytes of payload in one direction (--min-bytes lowers the limit)"
+        end_without(f"no {which} has {limit}", ingress, tunnel)
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

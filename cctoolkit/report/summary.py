@@ -22,7 +22,6 @@ from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
 from ..analysis.tap_comparison import TapComparison, check_egress, compare_taps
-from ..capture.encapsulation import NOTHING, in_udp
 from ..capture.filtering import masks, selected
 from ..capture.keys import AllKeys, CaptureMeta, FlowKeys, add_meta
 from ..capture.model import Capture
@@ -30,6 +29,7 @@ from ..capture.protocols import ACK, RST, SYN, TCP, UDP, protocol_name
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..capture.source import reads_twice
+from ..capture.tunnels import is_udp_tunnel
 from ..errors import ParameterError
 from .idle import Idle, Silences
 from .timeline import Timeline, histogram_edges_ns, wider_bins
@@ -781,15 +781,6 @@ def _is_portless_tcp(flows: pd.DataFrame) -> pd.Series:
     return (flows["protocol"] == TCP) & (flows["sport"] == 0) & (flows["dport"] == 0)
 
 
-def _is_udp_tunnel(flows: pd.DataFrame) -> pd.Series:
-    """UDP on a port of a tunnel that ``tunnel="inner"`` looks into."""
-    layer_in = in_udp.py_func
-    udp = flows["protocol"] == UDP
-    to = [port for port in flows["dport"][udp].unique() if layer_in(0, port) != NOTHING]
-    of = [port for port in flows["sport"][udp].unique() if layer_in(port, 0) != NOTHING]
-    return udp & (flows["dport"].isin(to) | flows["sport"].isin(of))
-
-
 def _judge_standing_queue(
     rtt: pd.DataFrame, sent: pd.DataFrame, bin_ns: int, largest: pd.DataFrame
 ) -> pd.DataFrame:
@@ -952,7 +943,7 @@ def _notes(
         "sender), lower the MSS so that they fit the path, or measure RTTs with TCP timestamps (cct rtt --method "
         "timestamps).",
     )
-    tunnelled = 0 if inner else _count_packets(summary.flows[_is_udp_tunnel(summary.flows)])
+    tunnelled = 0 if inner else _count_packets(summary.flows[is_udp_tunnel(summary.flows)])
     say(
         tunnelled > 0 and tunnelled >= TUNNELS * totals["packets"],
         f"{tunnelled:,} of {plural(totals['packets'], 'packet')} "
