@@ -13,7 +13,7 @@ from naive_limits import signs
 from tools import examples
 
 import cctoolkit as cct
-from cctoolkit.analysis.limits import LIMITS, NAMEABLE, SIGNS, limit_in_words
+from cctoolkit.analysis.limits import LIMITS, NAMEABLE, SIGNS, limit_in_words, note_path_rtts
 from cctoolkit.errors import SchemaError
 from cctoolkit.identify.probabilities import format_cca
 
@@ -142,6 +142,50 @@ def test_cubic_alone_keeps_a_queue_and_a_steady_rate(rate_mbps, rtt_ms, buffer_p
     run = cct.simulate(cct.Scenario(bottleneck=link, flows=[flow], duration_s=duration_s, seed=seed))
     (row,) = cct.flow_limits(cct.compute_slots(run.ingress)).to_dict("records")
     assert row["limited_by"] == "bottleneck" and row["rate_spread"] < 0.045
+
+
+def near_the_receiver(run: cct.Run) -> pd.DataFrame:
+    """Packets behind the queue with ACKs as early as where the receiver is 0.2 ms away; the whole path is as long."""
+    packets = run.egress.packets.copy()
+    rtt = cct.rtt_samples(run.egress)
+    behind_ns = rtt.rtt_ns[rtt.direction == 0].min()
+    packets.loc[packets.direction == 1, "ts_ns"] -= behind_ns - 200_000
+    return packets.sort_values("ts_ns", kind="stable", ignore_index=True)
+
+
+@pytest.mark.parametrize("cca", ["cubic", "bbr"])
+@pytest.mark.parametrize("cause", CAUSES)
+def test_near_the_receiver_the_cause_cannot_be_seen(cause, cca):
+    """A window that leaves pauses of a round trip looks like an application that pauses, unless the path is known."""
+    run = simulated(cct.Flow(cca, rtt_ms=40, **CAUSES[cause][0]))
+    slots = cct.compute_slots(near_the_receiver(run))
+    without = cct.flow_limits(slots)
+    assert without.path_rtt_slots.isna().all()
+    note_path_rtts(slots, run.egress.flows)
+    (row,) = cct.flow_limits(slots).to_dict("records")
+    assert row["limited_by"] == "behind" and row["path_rtt_slots"] == pytest.approx(40, rel=0.02)
+    if cause == "the receiver's window":
+        assert without.limited_by.tolist() == ["application"]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_near_the_sender_the_length_of_the_path_changes_nothing(cause):
+    run = simulated(cct.Flow("cubic", rtt_ms=40, **CAUSES[cause][0]))
+    slots = cct.compute_slots(run.ingress)
+    before = cct.flow_limits(slots).limited_by.tolist()
+    note_path_rtts(slots, run.ingress.flows)
+    assert cct.flow_limits(slots).limited_by.tolist() == before
+
+
+@pytest.mark.parametrize("noted", [5, {0: "long"}, {0: None}, [1, 2]])
+def test_path_rtts_that_are_none(noted):
+    slots = slots_of([1.0] * 20, [1.0] * 20, [1] * 20)
+    slots.attrs |= {"slot_ms": 1.0, "path_rtt_ns": noted}
+    if noted == {0: None}:
+        assert cct.flow_limits(slots).path_rtt_slots.isna().all()
+        return
+    with pytest.raises(SchemaError, match="path_rtt_ns"):
+        cct.flow_limits(slots)
 
 
 @pytest.mark.parametrize("cca", ["reno", "cubic", "htcp", "bbr", "bbr3"])

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import itertools
 from collections import namedtuple
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from .._support.kernels import inlined, kernel
+from ..errors import SchemaError
 from .segments import USUAL_SEGMENT_BYTES, packet_lengths, segment_bytes
 from .sequence import ahead
 from .slot_rows import consecutive
 
-__all__ = ["LIMITS", "NAMEABLE", "SIGNS", "flow_limits", "limit_in_words"]
+__all__ = ["LIMITS", "NAMEABLE", "SIGNS", "flow_limits", "limit_in_words", "note_path_rtts"]
 
 #: Possible answers, and their wording in tables and reports.
 LIMITS: dict[str, str] = {
@@ -87,6 +89,8 @@ _RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
 #: A segment that fills a hole sooner is not a retransmission, for which the sender waits a round trip: the network has
 #: changed the order. The share is of the mean RTT; without acknowledgements, it is a number of slots.
 _REORDERED, _REORDERED_BLIND = 0.5, 5
+#: A tap behind which the mean RTT is less than this part of the whole path's is near the receiver.
+_NEAR_RECEIVER = 0.2
 #: Marked packets after which the tap may count as behind the bottleneck, if each explains the changes of ECN flags that
 #: it can: with classic ECN, one where ECE begins and one where it ends.
 _MARKS, _ECHOES = 2, 2
@@ -384,6 +388,32 @@ def limit_in_words(limited_by: Any) -> str:
     return "" if limited_by in NAMEABLE else LIMITS.get(limited_by, "")
 
 
+def note_path_rtts(slots: pd.DataFrame, flows: pd.DataFrame) -> None:
+    """Note the RTT of each flow's whole path with its slots, for :func:`flow_limits`.
+
+    Parameters
+    ----------
+    slots : DataFrame
+        Slots of some flows; gets ``attrs["path_rtt_ns"]``, a dict by ``flow_id``.
+    flows : DataFrame
+        The flows table (:data:`cctoolkit.schema.FLOWS`). Flows without ``handshake_rtt_ns`` are left out.
+
+    Examples
+    --------
+    >>> from cctoolkit.analysis.limits import note_path_rtts
+    >>> run = cct.example("cubic")
+    >>> slots = cct.compute_slots(run.ingress)
+    >>> note_path_rtts(slots, run.ingress.flows)
+    >>> slots.attrs["path_rtt_ns"]
+    {0: 20026000}
+    """
+    known = flows.loc[flows["flow_id"].isin(slots["flow_id"].unique()), ["flow_id", "handshake_rtt_ns"]]
+    known = known.dropna()
+    slots.attrs["path_rtt_ns"] = dict(
+        zip(known["flow_id"].tolist(), known["handshake_rtt_ns"].tolist(), strict=True)
+    )
+
+
 def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     """What limits each flow.
 
@@ -392,7 +422,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     slots : DataFrame
         From :func:`cctoolkit.compute_slots`, of one tap or two; slots of about 1 ms. Only the first tap's columns
         ``in_bytes``, ``in_seq`` and ``bytes_in_flight`` are used, and ``in_packets``, ``in_ce_packets`` and
-        ``ecn_echoes`` if they are there.
+        ``ecn_echoes`` if they are there. With ``attrs["path_rtt_ns"]`` (:func:`note_path_rtts`), a tap near the
+        receiver is recognised.
 
     Returns
     -------
@@ -423,11 +454,13 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
           acknowledgements' ECN flags, which come in pairs with classic ECN (RFC 3168).
         - ``segment_bytes``: payload of the flow's full segments; 1448 if `slots` lacks ``in_packets`` or they do not
           show it.
+        - ``path_rtt_slots``: RTT of the whole path, in slots; NaN if it is not known.
 
     Raises
     ------
     SchemaError
-        The table lacks a column, or a flow lacks a slot between others.
+        The table lacks a column, a flow lacks a slot between others, or ``attrs["path_rtt_ns"]`` is no mapping of
+        flow numbers to times.
 
     See Also
     --------
@@ -439,7 +472,9 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     In this order:
 
     - *behind*: there are retransmissions, but most of their bytes pass only once, so the losses happened before the
-      tap; or most of the marks that acknowledgements report were set before the tap.
+      tap; or most of the marks that acknowledgements report were set before the tap; or the RTT behind the tap is
+      less than a fifth of the whole path's, and no loss or mark moves bytes in flight. Near the receiver, they are
+      few and soon acknowledged, whatever limits the flow, and the sender's pauses cannot be told from round trips.
     - *application*: the sender is idle, with nothing in flight.
     - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses or marks that explain it.
       An application that writes at a fixed rate, an access link and a receiver's window look alike from here, and so
@@ -480,8 +515,19 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, signs)
     table = pd.DataFrame(signs, columns=list(SIGNS)).assign(segment_bytes=segments)
     table.insert(0, "flow_id", flow[starts])
+    table["path_rtt_slots"] = _path_rtt_slots(table["flow_id"], slots.attrs)
     table.insert(1, "limited_by", _judged(table))
     return table
+
+
+def _path_rtt_slots(flow_ids: pd.Series, attrs: Mapping[Any, Any]) -> np.ndarray:
+    """The RTT of each flow's path, from what :func:`note_path_rtts` noted."""
+    noted, slot_ms = attrs.get("path_rtt_ns", {}), attrs.get("slot_ms", np.nan)
+    try:
+        rtt_ns = np.array([noted.get(flow, np.nan) for flow in flow_ids.tolist()], np.float64)
+        return rtt_ns / (float(slot_ms) * 1e6)
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError):
+        raise SchemaError("slots: attrs['path_rtt_ns'] must map flow numbers to times in ns") from None
 
 
 def _observed(column: pd.Series, limit: float) -> np.ndarray:
@@ -510,9 +556,10 @@ def _judged(s: pd.DataFrame) -> np.ndarray:
     steady = (s["rate_spread"] < STEADY_RATE) & ~grows & ~signals_move_it
     lost_before = (s["resends"] >= _RESENDS) & (s["resent_bytes"] < s["resend_bytes"])
     marked_before = (s["ce_packets"] >= _MARKS) & (_ECHOES * s["ce_packets"] >= s["ecn_echoes"])
+    near_receiver = known & both & (s["rtt_slots"] < _NEAR_RECEIVER * s["path_rtt_slots"]) & ~signals_move_it
     return np.select(
         [
-            lost_before | (marked_before & (s["mark_share"] >= s["loss_share"])),
+            lost_before | (marked_before & (s["mark_share"] >= s["loss_share"])) | near_receiver,
             known & (s["idle_share"] >= IDLE),
             known & both & (steady | fixed),
             known & both & (backs_off | probes),

@@ -18,6 +18,7 @@ import pandas as pd
 
 from .._support.parquet import readable
 from .._support.version import __version__
+from ..analysis.limits import note_path_rtts
 from .dataset import Dataset
 from .tables import TABLES, TableWriter
 
@@ -124,9 +125,13 @@ def classify(dataset: Dataset, capture: str, classifier: BatchClassifier) -> int
             "model": classifier.name,
             "version": __version__,
         }
+        flows = pd.read_parquet(
+            readable(dataset.block_path("flows", capture, block)), columns=["flow_id", "handshake_rtt_ns"]
+        )
         with TableWriter(dataset.cca_path(classifier.name, capture, block), "cca", provenance) as writer:
             for slots in _whole_flows(dataset.block_path("slots", capture, block)):
                 slots.attrs["slot_ms"] = dataset.settings.slot_ms
+                note_path_rtts(slots, flows)
                 table = classifier.predict_slots(slots)
                 if "limited_by" not in table:  # a classifier that does not ask
                     table = table.assign(limited_by="unknown")

@@ -14,6 +14,7 @@ from .._support import arguments
 from .._support.arguments import positive_ns
 from .._support.words import plural
 from ..analysis.flows import FlowStatistics
+from ..analysis.limits import note_path_rtts
 from ..analysis.slots import SlotTable
 from ..analysis.tap_comparison import TapComparer, check_egress
 from ..capture.filtering import selected
@@ -185,10 +186,12 @@ def classify_flows(
         came = _noting_l4s(came, scalable)
     left = None if egress is None else _parts(egress, None, reading, packets)
     comparer = None if left is None or not check_taps else TapComparer()
-    answers = [
-        opened.predict_slots(_beginning(slots, limit_ns), window_ms)
-        for slots in _slots_of(jobs, came, left, comparer)
-    ]
+    answers = []
+    for slots in _slots_of(jobs, came, left, comparer):
+        beginning = _beginning(slots, limit_ns)
+        if "handshake_rtt_ns" in flows:
+            note_path_rtts(beginning, flows)
+        answers.append(opened.predict_slots(beginning, window_ms))
     if comparer is not None:
         comparer.result().check()
     if not answers:
