@@ -362,6 +362,33 @@ def test_fragmented_tcp_is_noted(tmp_path: Path, fragmented: int, noted: bool) -
     assert any("100 of 500 TCP packets (20 %)" in note for note in s.notes) == noted
 
 
+@pytest.mark.parametrize(("to_server_us", "noted"), [(49_900, True), (25_000, False), (100, False)])
+def test_a_tap_near_the_receiver_is_noted(tmp_path: Path, to_server_us: int, noted: bool) -> None:
+    """A download over a path of 50 ms, captured at the client, in the middle, and at the server."""
+    packets: list[tuple[int, bytes]] = []
+
+    def up(at_us: int, seq: int, ack: int, flags: int = ACK) -> None:
+        segment = made_captures.tcp(40_000, 80, seq, ack, flags)
+        packets.append((1000 * at_us, made_captures.ipv4(6, segment, A, B)))
+
+    def down(at_us: int, seq: int, ack: int, flags: int = ACK, payload: bytes = b"") -> None:
+        segment = made_captures.tcp(80, 40_000, seq, ack, flags, payload=payload)
+        packets.append((1000 * at_us, made_captures.ipv4(6, segment, B, A)))
+
+    up(0, 0, 0, SYN)
+    down(to_server_us, 0, 1, SYN | ACK)
+    up(50_000, 1, 1)
+    for k in range(20):
+        down(100_000 + 50_000 * k, 1 + 1000 * k, 1, payload=bytes(1000))
+        up(150_000 + 50_000 * k - to_server_us, 1, 1001 + 1000 * k)
+    s = summarise(written(tmp_path / "download.pcap", sorted(packets)))
+    found = [note for note in s.notes if "near the receiver" in note]
+    assert len(found) == noted
+    for note in found:
+        assert note.startswith("1 TCP flow with 100 % of the payload was captured")
+        assert "typically 100 µs" in note and "50 ms by the handshakes" in note
+
+
 @pytest.mark.parametrize(("port", "noted"), [(4789, True), (2152, True), (443, False)])
 def test_tunnels_in_udp_are_noted(tmp_path: Path, port: int, noted: bool) -> None:
     datagram = made_captures.ipv4(17, made_captures.udp(50_000, port, b"inside"), A, B)

@@ -108,6 +108,9 @@ QUEUE_BYTES = 2 * FULL_FRAME_BYTES
 
 #: This share of the packets outside the second capture's time is reported.
 BESIDE = 0.01
+#: A flow was captured near the receiver of its data if the round-trip time behind the tap is, in the median, less than
+#: this part of the whole path's; reported if such flows carry this share of TCP's payload.
+NEAR_RECEIVER, NEAR_PAYLOAD = 0.2, 0.5
 #: This share of segments recorded twice is reported.
 COPIES = 0.01
 #: This share of the TCP packets as later IP fragments is reported.
@@ -781,6 +784,19 @@ def _is_portless_tcp(flows: pd.DataFrame) -> pd.Series:
     return (flows["protocol"] == TCP) & (flows["sport"] == 0) & (flows["dport"] == 0)
 
 
+def _near_receiver(flows: pd.DataFrame) -> pd.DataFrame:
+    """Flows captured near the receiver of their data: ``payload`` bytes, ``behind_ns`` (median) and ``path_ns``."""
+    backward = flows["payload_rev"] > flows["payload_fwd"]
+    found = pd.DataFrame(
+        {
+            "payload": flows["payload_fwd"] + flows["payload_rev"],
+            "behind_ns": flows["rtt_median_ns_fwd"].where(~backward, flows["rtt_median_ns_rev"]),
+            "path_ns": flows["handshake_rtt_ns"],
+        }
+    ).dropna()
+    return found[found["behind_ns"] < NEAR_RECEIVER * found["path_ns"]]
+
+
 def _judge_standing_queue(
     rtt: pd.DataFrame, sent: pd.DataFrame, bin_ns: int, largest: pd.DataFrame
 ) -> pd.DataFrame:
@@ -994,6 +1010,20 @@ def _notes(
     say(
         totals["tcp_flows"] > one["flows"] and not totals["rtt_samples"],
         "No segment was followed by an ACK of exactly its end: no round-trip times.",
+    )
+    near = _near_receiver(summary.flows)
+    payload = (
+        summary.flows.loc[summary.flows["protocol"] == TCP, ["payload_fwd", "payload_rev"]].to_numpy().sum()
+    )
+    share = near["payload"].sum() / max(payload, 1)
+    say(
+        share > NEAR_PAYLOAD,
+        f"{plural(len(near), 'TCP flow')} with {format_percent(share)} of the payload "
+        f"{'was' if len(near) == 1 else 'were'} captured near the receiver of the data: round-trip times there "
+        f"(typically {format_time_ns(near['behind_ns'].median())}) are those of the short way behind the tap, not of "
+        f"the path ({format_time_ns(near['path_ns'].median())} by the handshakes). Where there are TCP timestamps, cct "
+        "rtt --method timestamps shows the way to the sender, too; what limits the sender shows only in captures near "
+        "it.",
     )
     missing = totals["tcp_flows"] - totals["handshakes"]
     say(
