@@ -422,8 +422,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     slots : DataFrame
         From :func:`cctoolkit.compute_slots`, of one tap or two; slots of about 1 ms. Only the first tap's columns
         ``in_bytes``, ``in_seq`` and ``bytes_in_flight`` are used, and ``in_packets``, ``in_ce_packets`` and
-        ``ecn_echoes`` if they are there. With ``attrs["path_rtt_ns"]`` (:func:`note_path_rtts`), a tap near the
-        receiver is recognised.
+        ``ecn_echoes`` if they are there. With ``attrs["path_rtt_ns"]`` (``note_path_rtts`` of this module), a tap near
+        the receiver is recognised.
 
     Returns
     -------
