@@ -177,6 +177,18 @@ def test_near_the_sender_the_length_of_the_path_changes_nothing(cause):
     assert cct.flow_limits(slots).limited_by.tolist() == before
 
 
+@pytest.mark.parametrize(("cca", "aqm"), [("bbr", "tail_drop"), ("cubic", "codel"), ("cubic", "fq_codel")])
+def test_a_bottleneck_between_the_tap_and_a_receiver_near_it_is_seen(cca, aqm):
+    """An access link at the end of a path of 100 ms, of which 2 ms are behind the tap."""
+    run = simulated(cct.Flow(cca, rtt_ms=100), aqm=aqm)
+    packets = run.ingress.packets.copy()
+    packets.loc[packets.direction == 1, "ts_ns"] -= 98_000_000
+    slots = cct.compute_slots(packets.sort_values("ts_ns", kind="stable", ignore_index=True))
+    note_path_rtts(slots, run.ingress.flows)
+    (row,) = cct.flow_limits(slots).to_dict("records")
+    assert row["limited_by"] == "bottleneck" and row["rtt_slots"] < 0.2 * row["path_rtt_slots"]
+
+
 @pytest.mark.parametrize("noted", [5, {0: "long"}, {0: None}, [1, 2]])
 def test_path_rtts_that_are_none(noted):
     slots = slots_of([1.0] * 20, [1.0] * 20, [1] * 20)

@@ -89,7 +89,8 @@ _RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
 #: A segment that fills a hole sooner is not a retransmission, for which the sender waits a round trip: the network has
 #: changed the order. The share is of the mean RTT; without acknowledgements, it is a number of slots.
 _REORDERED, _REORDERED_BLIND = 0.5, 5
-#: A tap behind which the mean RTT is less than this part of the whole path's is near the receiver.
+#: A tap is near the receiver if the mean RTT behind it is less than this part of the whole path's, with hardly a queue
+#: or a loss.
 _NEAR_RECEIVER = 0.2
 #: Marked packets after which the tap may count as behind the bottleneck, if each explains the changes of ECN flags that
 #: it can: with classic ECN, one where ECE begins and one where it ends.
@@ -472,9 +473,10 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     In this order:
 
     - *behind*: there are retransmissions, but most of their bytes pass only once, so the losses happened before the
-      tap; or most of the marks that acknowledgements report were set before the tap; or the RTT behind the tap is
-      less than a fifth of the whole path's, and no loss or mark moves bytes in flight. Near the receiver, they are
-      few and soon acknowledged, whatever limits the flow, and the sender's pauses cannot be told from round trips.
+      tap; or most of the marks that acknowledgements report were set before the tap; or the flow would be limited by
+      its *application* or *elsewhere*, but the RTT behind the tap is less than a fifth of the whole path's, with hardly
+      a queue or a loss there. Near the receiver, few bytes are in flight, whatever limits the flow, and the sender's
+      pauses cannot be told from round trips.
     - *application*: the sender is idle, with nothing in flight.
     - *elsewhere*: the rate is steady, or bytes in flight stay at their peak, without losses or marks that explain it.
       An application that writes at a fixed rate, an access link and a receiver's window look alike from here, and so
@@ -556,10 +558,9 @@ def _judged(s: pd.DataFrame) -> np.ndarray:
     steady = (s["rate_spread"] < STEADY_RATE) & ~grows & ~signals_move_it
     lost_before = (s["resends"] >= _RESENDS) & (s["resent_bytes"] < s["resend_bytes"])
     marked_before = (s["ce_packets"] >= _MARKS) & (_ECHOES * s["ce_packets"] >= s["ecn_echoes"])
-    near_receiver = known & both & (s["rtt_slots"] < _NEAR_RECEIVER * s["path_rtt_slots"]) & ~signals_move_it
-    return np.select(
+    answers = np.select(
         [
-            lost_before | (marked_before & (s["mark_share"] >= s["loss_share"])) | near_receiver,
+            lost_before | (marked_before & (s["mark_share"] >= s["loss_share"])),
             known & (s["idle_share"] >= IDLE),
             known & both & (steady | fixed),
             known & both & (backs_off | probes),
@@ -569,3 +570,6 @@ def _judged(s: pd.DataFrame) -> np.ndarray:
         ["behind", "application", "elsewhere", "bottleneck", "elsewhere", "short"],
         "unknown",
     )
+    near_receiver = (s["rtt_slots"] < _NEAR_RECEIVER * s["path_rtt_slots"]) & (queue <= QUEUE_AT_TIMES)
+    near_receiver &= known & (s["loss_share"] < _SOME)
+    return np.where(near_receiver & np.isin(answers, ["application", "elsewhere"]), "behind", answers)

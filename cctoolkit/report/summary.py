@@ -1022,8 +1022,7 @@ def _notes(
         f"{'was' if len(near) == 1 else 'were'} captured near the receiver of the data: round-trip times there "
         f"(typically {format_time_ns(near['behind_ns'].median())}) are those of the short way behind the tap, not of "
         f"the path ({format_time_ns(near['path_ns'].median())} by the handshakes). Where there are TCP timestamps, cct "
-        "rtt --method timestamps shows the way to the sender, too; what limits the sender shows only in captures near "
-        "it.",
+        "rtt --method timestamps shows the way to the sender, too.",
     )
     missing = totals["tcp_flows"] - totals["handshakes"]
     say(
