@@ -58,8 +58,8 @@ def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int], list[in
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(flows())
-def test_what_is_measured_is_what_its_definition_says(flow):
+@given(flows(), st.sampled_from([None, 3, 12, 300]))
+def test_what_is_measured_is_what_its_definition_says(flow, path):
     came, flight, seq, ce, echoes = flow
     slots = slots_of(
         [int(x) for x in came],
@@ -68,8 +68,10 @@ def test_what_is_measured_is_what_its_definition_says(flow):
         in_ce_packets=ce,
         ecn_echoes=echoes,
     )
+    if path is not None:
+        slots.attrs |= {"slot_ms": 1.0, "path_rtt_ns": {0: path * 1_000_000}}
     (row,) = cct.flow_limits(slots).to_dict("records")
-    wanted = signs(came, flight, seq, ce, echoes)
+    wanted = signs(came, flight, seq, ce, echoes, path=path or 0)
     for name in SIGNS:
         assert row[name] == pytest.approx(wanted.get(name, math.nan), rel=1e-9, abs=1e-9, nan_ok=True), name
 
@@ -187,6 +189,17 @@ def test_a_bottleneck_between_the_tap_and_a_receiver_near_it_is_seen(cca, aqm):
     note_path_rtts(slots, run.ingress.flows)
     (row,) = cct.flow_limits(slots).to_dict("records")
     assert row["limited_by"] == "bottleneck" and row["rtt_slots"] < 0.2 * row["path_rtt_slots"]
+
+
+def test_a_silence_shorter_than_the_path_is_no_pause():
+    """Three flows share an access link with CoDel: few packets in each round trip, most of which is before the tap."""
+    run = simulated(*[cct.Flow("reno", rtt_ms=100, start_s=0.3 * i) for i in range(3)], aqm="codel")
+    packets = run.ingress.packets.copy()
+    packets.loc[packets.direction == 1, "ts_ns"] -= 98_000_000
+    slots = cct.compute_slots(packets.sort_values("ts_ns", kind="stable", ignore_index=True))
+    assert "application" in cct.flow_limits(slots).limited_by.tolist()
+    note_path_rtts(slots, run.ingress.flows)
+    assert set(cct.flow_limits(slots).limited_by) == {"bottleneck"}
 
 
 @pytest.mark.parametrize("noted", [5, {0: "long"}, {0: None}, [1, 2]])

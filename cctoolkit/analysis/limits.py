@@ -191,7 +191,7 @@ def _retransmissions(came, seq, width, soon, twice, lossy, ends):
 
 
 @kernel
-def _signs(came, flight, seq, ce, echoes, segment):
+def _signs(came, flight, seq, ce, echoes, segment, path):
     """The signs of one flow; twin: tests/naive_limits.py.
 
     Parameters
@@ -205,6 +205,8 @@ def _signs(came, flight, seq, ce, echoes, segment):
         Packets with CE, and changes of the acknowledgements' ECN flags; 0 if not known.
     segment : float
         Payload of a full segment.
+    path : float
+        RTT of the whole path in slots; 0 if not known.
 
     Returns
     -------
@@ -215,7 +217,7 @@ def _signs(came, flight, seq, ce, echoes, segment):
     flies = not np.isnan(flight[0])
     rtt = flight.sum() / came.sum() if flies else np.nan  # Little's law
     width = max(int(rtt), _LEAST_ROUND) if flies else _BLIND_ROUND
-    threshold = min(max(rtt, _LEAST_SILENCE), _SILENCE) if flies else _SILENCE
+    threshold = min(max(rtt, path, _LEAST_SILENCE), _SILENCE) if flies else _SILENCE
 
     idle = 0
     silent = 0
@@ -339,15 +341,15 @@ def _signs(came, flight, seq, ce, echoes, segment):
 
 
 @kernel
-def _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, out):
+def _signs_of_flows(came, flight, seq, ce, echoes, segments, paths, bounds, out):
     """:func:`_signs` of each flow, from the first to the last slot with data whose bytes in flight are known.
 
     Parameters
     ----------
     came, flight, seq, ce, echoes : arrays, by slot
         As for :func:`_signs`, of all flows.
-    segments : float64 array, by flow
-        Payload of a full segment.
+    segments, paths : float64 arrays, by flow
+        Payload of a full segment, and RTT of the whole path in slots; 0 if not known.
     bounds : int64 array, shape (flows + 1,)
         First slot of each flow, and the one after the last.
     out : float64 array, shape (flows, signs)
@@ -372,7 +374,9 @@ def _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, out):
         out[flow] = np.nan
         if begin < stop:
             part = slice(begin, stop)
-            signs = _signs(came[part], flight[part], seq[part], ce[part], echoes[part], segments[flow])
+            signs = _signs(
+                came[part], flight[part], seq[part], ce[part], echoes[part], segments[flow], paths[flow]
+            )
             for i in range(len(signs)):
                 out[flow, i] = signs[i]
 
@@ -434,7 +438,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
 
         - ``rounds``: round trips with data, of at least ten slots.
         - ``rtt_slots``: mean RTT from the tap, in slots, by Little's law.
-        - ``idle_share``: share of the time spent in silences of at least a round trip with nothing in flight.
+        - ``idle_share``: share of the time spent in silences of at least a round trip (of the whole path, if it is
+          known) with nothing in flight.
         - ``rate_spread``: standard deviation of the arrival rate over its mean, by round trip.
         - ``peak_share``: share of the round trips after slow start whose peak of bytes in flight is the highest of
           them, to within a segment.
@@ -513,16 +518,17 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
         np.nan_to_num(_observed(slots[name], 2.0**53)) if name in slots else np.zeros(len(slots))
         for name in ("in_ce_packets", "ecn_echoes")
     )
+    path_slots = _path_rtt_slots(flow[starts], slots.attrs)
     signs = np.empty((len(starts), len(SIGNS)))
-    _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, signs)
+    _signs_of_flows(came, flight, seq, ce, echoes, segments, np.nan_to_num(path_slots), bounds, signs)
     table = pd.DataFrame(signs, columns=list(SIGNS)).assign(segment_bytes=segments)
     table.insert(0, "flow_id", flow[starts])
-    table["path_rtt_slots"] = _path_rtt_slots(table["flow_id"], slots.attrs)
+    table["path_rtt_slots"] = path_slots
     table.insert(1, "limited_by", _judged(table))
     return table
 
 
-def _path_rtt_slots(flow_ids: pd.Series, attrs: Mapping[Any, Any]) -> np.ndarray:
+def _path_rtt_slots(flow_ids: np.ndarray, attrs: Mapping[Any, Any]) -> np.ndarray:
     """The RTT of each flow's path, from what :func:`note_path_rtts` noted."""
     noted, slot_ms = attrs.get("path_rtt_ns", {}), attrs.get("slot_ms", np.nan)
     try:
