@@ -410,3 +410,25 @@ def test_names_need_taps_before_the_bottleneck():
     before, behind = (cct.identify.classify_flows(tap).iloc[0] for tap in (run.ingress, run.egress))
     assert (before["cca"], before["limited_by"]) == ("cubic", "bottleneck") and before["probability"] > 0.5
     assert (behind["cca"], behind["limited_by"]) == ("unknown", "behind")
+
+
+def nearer_to_the_receiver(capture: cct.Capture, by_ms: float) -> cct.Capture:
+    """A tap that sees ACKs earlier, and so has less of the path behind it; the handshake takes as long."""
+    columns = {name: column.copy() for name, column in capture.columns.items()}
+    columns["ts_ns"][columns["direction"] == 1] -= round(by_ms * 1e6)
+    order = np.argsort(columns["ts_ns"], kind="stable")
+    return cct.Capture({name: column[order] for name, column in columns.items()}, capture.keys, capture.meta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cca", ["reno", "cubic"])
+def test_no_flow_is_named_far_from_its_sender(cca):
+    """In the middle of the path bytes in flight are not the sender's window: half of these would be named BBR."""
+    run = simulated(cct.Flow(cca, rtt_ms=100), cct.Flow(cca, rtt_ms=100, start_s=0.3), buffer_packets=60)
+    at_sender = cct.identify.classify_flows(run.ingress)
+    assert set(at_sender.cca) <= {cca, "unknown"} and cca in set(at_sender.cca)
+    near = cct.identify.classify_flows(nearer_to_the_receiver(run.ingress, 8))
+    assert set(near.limited_by) == {"bottleneck"}
+    middle = cct.identify.classify_flows(nearer_to_the_receiver(run.ingress, 50))
+    assert set(middle.limited_by) == {"far"} and set(middle.cca) == {"unknown"}
+    assert middle.probability.isna().all()

@@ -34,6 +34,7 @@ LIMITS: dict[str, str] = {
     "application": "not limited here: application",
     "elsewhere": "not limited here: application, access link or receiver's window",
     "behind": "tap seems to be behind the bottleneck",
+    "far": "tap too far from the sender to tell",
     "short": "too few round trips to tell",
     "unknown": "unknown",
 }
