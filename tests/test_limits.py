@@ -423,7 +423,7 @@ def nearer_to_the_receiver(capture: cct.Capture, by_ms: float) -> cct.Capture:
 @pytest.mark.slow
 @pytest.mark.parametrize("cca", ["reno", "cubic"])
 def test_no_flow_is_named_far_from_its_sender(cca):
-    """In the middle of the path bytes in flight are not the sender's window: half of these would be named BBR."""
+    """In the middle of the path bytes in flight are not the sender's window, and the model takes these for BBR."""
     run = simulated(cct.Flow(cca, rtt_ms=100), cct.Flow(cca, rtt_ms=100, start_s=0.3), buffer_packets=60)
     at_sender = cct.identify.classify_flows(run.ingress)
     assert set(at_sender.cca) <= {cca, "unknown"} and cca in set(at_sender.cca)
