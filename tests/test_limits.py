@@ -146,13 +146,18 @@ def test_cubic_alone_keeps_a_queue_and_a_steady_rate(rate_mbps, rtt_ms, buffer_p
     assert row["limited_by"] == "bottleneck" and row["rate_spread"] < 0.045
 
 
-def near_the_receiver(run: cct.Run) -> pd.DataFrame:
-    """Packets behind the queue with ACKs as early as where the receiver is 0.2 ms away; the whole path is as long."""
-    packets = run.egress.packets.copy()
+def nearer_to_the_receiver(capture: cct.Capture, by_ms: float) -> cct.Capture:
+    """A tap that sees ACKs earlier, and so has less of the path behind it; the handshake takes as long."""
+    columns = {name: column.copy() for name, column in capture.columns.items()}
+    columns["ts_ns"][columns["direction"] == 1] -= round(by_ms * 1e6)
+    order = np.argsort(columns["ts_ns"], kind="stable")
+    return cct.Capture({name: column[order] for name, column in columns.items()}, capture.keys, capture.meta)
+
+
+def near_the_receiver(run: cct.Run) -> cct.Capture:
+    """A tap behind the queue, 0.2 ms from the receiver and back."""
     rtt = cct.rtt_samples(run.egress)
-    behind_ns = rtt.rtt_ns[rtt.direction == 0].min()
-    packets.loc[packets.direction == 1, "ts_ns"] -= behind_ns - 200_000
-    return packets.sort_values("ts_ns", kind="stable", ignore_index=True)
+    return nearer_to_the_receiver(run.egress, rtt.rtt_ns[rtt.direction == 0].min() / 1e6 - 0.2)
 
 
 @pytest.mark.parametrize("cca", ["cubic", "bbr"])
@@ -183,9 +188,7 @@ def test_near_the_sender_the_length_of_the_path_changes_nothing(cause):
 def test_a_bottleneck_between_the_tap_and_a_receiver_near_it_is_seen(cca, aqm):
     """An access link at the end of a path of 100 ms, of which 2 ms are behind the tap."""
     run = simulated(cct.Flow(cca, rtt_ms=100), aqm=aqm)
-    packets = run.ingress.packets.copy()
-    packets.loc[packets.direction == 1, "ts_ns"] -= 98_000_000
-    slots = cct.compute_slots(packets.sort_values("ts_ns", kind="stable", ignore_index=True))
+    slots = cct.compute_slots(nearer_to_the_receiver(run.ingress, 98))
     note_path_rtts(slots, run.ingress.flows)
     (row,) = cct.flow_limits(slots).to_dict("records")
     assert row["limited_by"] == "bottleneck" and row["rtt_slots"] < 0.2 * row["path_rtt_slots"]
@@ -194,9 +197,7 @@ def test_a_bottleneck_between_the_tap_and_a_receiver_near_it_is_seen(cca, aqm):
 def test_a_silence_shorter_than_the_path_is_no_pause():
     """Three flows share an access link with CoDel: few packets in each round trip, most of which is before the tap."""
     run = simulated(*[cct.Flow("reno", rtt_ms=100, start_s=0.3 * i) for i in range(3)], aqm="codel")
-    packets = run.ingress.packets.copy()
-    packets.loc[packets.direction == 1, "ts_ns"] -= 98_000_000
-    slots = cct.compute_slots(packets.sort_values("ts_ns", kind="stable", ignore_index=True))
+    slots = cct.compute_slots(nearer_to_the_receiver(run.ingress, 98))
     assert "application" in cct.flow_limits(slots).limited_by.tolist()
     note_path_rtts(slots, run.ingress.flows)
     assert set(cct.flow_limits(slots).limited_by) == {"bottleneck"}
@@ -410,14 +411,6 @@ def test_names_need_taps_before_the_bottleneck():
     before, behind = (cct.identify.classify_flows(tap).iloc[0] for tap in (run.ingress, run.egress))
     assert (before["cca"], before["limited_by"]) == ("cubic", "bottleneck") and before["probability"] > 0.5
     assert (behind["cca"], behind["limited_by"]) == ("unknown", "behind")
-
-
-def nearer_to_the_receiver(capture: cct.Capture, by_ms: float) -> cct.Capture:
-    """A tap that sees ACKs earlier, and so has less of the path behind it; the handshake takes as long."""
-    columns = {name: column.copy() for name, column in capture.columns.items()}
-    columns["ts_ns"][columns["direction"] == 1] -= round(by_ms * 1e6)
-    order = np.argsort(columns["ts_ns"], kind="stable")
-    return cct.Capture({name: column[order] for name, column in columns.items()}, capture.keys, capture.meta)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools import need
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
@@ -349,20 +350,18 @@ class Wire:
                 ports[sock is ports[0]].send(frame)
 
 
+def run_through(wire: Wire, what: cct.Scenario, folder: Path) -> cct.Run:
+    need("ethtool")
+    return run_testbed(what, folder / "run", backend="netns", switch=wire)
+
+
 @pytest.mark.netns
 @pytest.mark.slow
 def test_a_switch_in_the_bottlenecks_place(machine: None, tmp_path: Path) -> None:
     """What it loses is what the taps on its two sides say, whatever the AQM of the scenario's name is."""
-    if shutil.which("ethtool") is None:
-        pytest.skip("needs ethtool")
     wire = Wire(lose_every=40)
     aqm = cct.aqm.PisaCoDel()  # Linux has none of these
-    run = run_testbed(
-        scenario(cct.Flow("reno", rtt_ms=20), bottleneck={"aqm": aqm}),
-        tmp_path / "run",
-        backend="netns",
-        switch=wire,
-    )
+    run = run_through(wire, scenario(cct.Flow("reno", rtt_ms=20), bottleneck={"aqm": aqm}), tmp_path)
     assert wire.lost > 5 and wire.passed > 200
     queue = run.queues.iloc[0]
     # what was still sent behind the end is in the wire's numbers alone
@@ -379,10 +378,8 @@ def test_a_switch_in_the_bottlenecks_place(machine: None, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_what_a_switch_loses_of_udp_was_not_sent(machine: None, tmp_path: Path) -> None:
     """The taps cannot match datagrams of which some are lost, but they can count them."""
-    if shutil.which("ethtool") is None:
-        pytest.skip("needs ethtool")
     wire = Wire(lose_every=4)
-    run = run_testbed(scenario(cct.Flow("udp", rate_mbps=8)), tmp_path / "run", backend="netns", switch=wire)
+    run = run_through(wire, scenario(cct.Flow("udp", rate_mbps=8)), tmp_path)
     assert wire.lost > 50
     queue, flow = run.queues.iloc[0], run.flows.iloc[0]
     assert queue.dropped_dequeue == flow.dropped_packets

@@ -15,11 +15,12 @@ from .._support.arguments import positive_ns
 from .._support.words import plural
 from ..analysis.flows import FlowStatistics
 from ..analysis.limits import NAMEABLE, note_path_rtts
+from ..analysis.rtt import RttPairing
 from ..analysis.slots import SlotTable
 from ..analysis.tap_comparison import TapComparer, check_egress
 from ..capture.filtering import selected
 from ..capture.model import Capture
-from ..capture.protocols import ACK, SYN, TCP
+from ..capture.protocols import SYN, TCP
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..capture.source import reads_twice
@@ -228,17 +229,14 @@ def _noting_handshakes(
     parts: Iterator[Capture], flow_ids: pd.Series, syn_rtt_ns: dict[int, int]
 ) -> Iterator[Capture]:
     """The parts; `syn_rtt_ns` becomes the time from the initiator's SYN to its SYN/ACK, by flow."""
-    asked_ns: dict[int, int] = {}
+    pairing = RttPairing()
     for part in parts:
-        c = part.columns
-        rows = np.flatnonzero(c["tcp_flags"] & SYN)
-        rows = rows[np.isin(c["flow_id"][rows], flow_ids)]
-        columns = (c[name][rows].tolist() for name in ("flow_id", "ts_ns", "tcp_flags"))
-        for flow, ts_ns, flags in zip(*columns, strict=True):
-            if not flags & ACK:
-                asked_ns[flow] = ts_ns
-            elif flow in asked_ns:
-                syn_rtt_ns.setdefault(flow, ts_ns - asked_ns[flow])
+        columns = part.columns
+        rows = np.flatnonzero(columns["tcp_flags"] & SYN)
+        rows = rows[np.isin(columns["flow_id"][rows], flow_ids)]
+        found = pairing.update({name: column[rows] for name, column in columns.items()})
+        for flow, rtt_ns in zip(found["flow_id"].tolist(), found["rtt_ns"].tolist(), strict=True):
+            syn_rtt_ns.setdefault(flow, rtt_ns)
         yield part
 
 
