@@ -92,7 +92,7 @@ _RESENDS, _TWICE, _TWICE_SHARE = 2, 400.0, 0.75
 _REORDERED, _REORDERED_BLIND = 0.5, 5
 #: A tap is near the receiver if the mean RTT behind it is less than this part of the whole path's, with hardly a queue
 #: or a loss.
-_NEAR_RECEIVER = 0.2
+NEAR_RECEIVER = 0.2
 #: Marked packets after which the tap may count as behind the bottleneck, if each explains the changes of ECN flags that
 #: it can: with classic ECN, one where ECE begins and one where it ends.
 _MARKS, _ECHOES = 2, 2
@@ -577,6 +577,6 @@ def _judged(s: pd.DataFrame) -> np.ndarray:
         ["behind", "application", "elsewhere", "bottleneck", "elsewhere", "short"],
         "unknown",
     )
-    near_receiver = (s["rtt_slots"] < _NEAR_RECEIVER * s["path_rtt_slots"]) & (queue <= QUEUE_AT_TIMES)
+    near_receiver = (s["rtt_slots"] < NEAR_RECEIVER * s["path_rtt_slots"]) & (queue <= QUEUE_AT_TIMES)
     near_receiver &= known & (s["loss_share"] < _SOME)
     return np.where(near_receiver & np.isin(answers, ["application", "elsewhere"]), "behind", answers)

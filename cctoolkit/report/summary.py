@@ -18,6 +18,7 @@ from .._support.ethernet import FULL_FRAME_BYTES
 from .._support.state import grown
 from .._support.words import format_percent, format_time_ns, plural
 from ..analysis.flows import FlowStatistics, check_flows, retransmitted_share
+from ..analysis.limits import NEAR_RECEIVER
 from ..analysis.metrics.delay import QueueDelay, split_rtts
 from ..analysis.rtt import RttPairing, rtt_samples
 from ..analysis.slots import compute_slots
@@ -108,9 +109,8 @@ QUEUE_BYTES = 2 * FULL_FRAME_BYTES
 
 #: This share of the packets outside the second capture's time is reported.
 BESIDE = 0.01
-#: A flow was captured near the receiver of its data if the round-trip time behind the tap is, in the median, less than
-#: this part of the whole path's; reported if such flows carry this share of TCP's payload.
-NEAR_RECEIVER, NEAR_PAYLOAD = 0.2, 0.5
+#: Captures near the receiver of the data are reported if such flows carry this share of TCP's payload.
+NEAR_PAYLOAD = 0.5
 #: This share of segments recorded twice is reported.
 COPIES = 0.01
 #: This share of the TCP packets as later IP fragments is reported.
@@ -785,7 +785,9 @@ def _is_portless_tcp(flows: pd.DataFrame) -> pd.Series:
 
 
 def _near_receiver(flows: pd.DataFrame) -> pd.DataFrame:
-    """Flows captured near the receiver of their data: ``payload`` bytes, ``behind_ns`` (median) and ``path_ns``."""
+    """Flows captured near the receiver of their data: ``payload`` bytes, and RTTs, ``behind_ns`` the tap (median) and
+    ``path_ns``.
+    """
     backward = flows["payload_rev"] > flows["payload_fwd"]
     found = pd.DataFrame(
         {
