@@ -33,9 +33,15 @@ def run(
         bool, typer.Option(help="A tenth of the rate, and shorter: for a first look, not for citing.")
     ] = False,
     seeds: Annotated[int, typer.Option(help="Runs of tests 1, 3 and 9 to 11; samples of test 8.", min=1)] = 3,
+    full: Annotated[
+        bool, typer.Option(help="The paper's scale: all of the 6000 transfers of test 4 (hours).")
+    ] = False,
     scale: Annotated[
-        float, typer.Option(help="Test 4: fraction of its 6000 transfers.", min=1e-4, max=1.0)
-    ] = 0.02,
+        float | None,
+        typer.Option(
+            help="Test 4: fraction of its 6000 transfers [default: 0.02, with --full 1].", min=1e-4, max=1.0
+        ),
+    ] = None,
     capture: Annotated[
         Path | None,
         typer.Option(
@@ -65,6 +71,8 @@ def run(
         Folder.
     test : list of int, optional
         Some of :data:`~.scenarios.TITLES`; all by default.
+    full : bool
+        The paper's scale: `scale` is 1 instead of 0.02.
     fast, seeds, scale, capture, min_bytes, testbed
         As in :class:`~.scenarios.Settings`.
     workers : int, optional
@@ -92,6 +100,10 @@ def run(
     for number in chosen:
         if number not in known:
             raise ParameterError(f"test: {number} must be one of {', '.join(map(str, known))}")
+    if full and fast:
+        raise ParameterError("full: cannot be combined with fast")
+    if scale is None:
+        scale = 1.0 if full else Settings.scale
     if capture is None and not fast:
         capture = mawi_path(MAWI_DAY)
     settings = Settings(fast, 1 if fast or testbed else seeds, scale, capture, min_bytes, testbed)
