@@ -72,6 +72,7 @@ class Flow:
     handshake_done: bool = False
     initial_rtt: int = 0
     handshake_rtt: int | None = None
+    syn_rtt: int | None = None
 
 
 def distance(a: int, b: int) -> int:
@@ -282,7 +283,8 @@ def take_handshake(flow: Flow, p: Packet) -> None:
         flow.handshake_done = True
         flow.initial_rtt = max(p.ts - flow.last_syn, 0)
         rtt = opening.rtt(p.ts, p.ack, p.flags, p.length, p.tsecr)
-        flow.handshake_rtt = rtt if rtt is not None and rtt >= 0 else None
+        if rtt is not None and rtt >= 0:
+            flow.handshake_rtt, flow.syn_rtt = rtt, opening.syn_rtt()
 
 
 def flow_rows(columns: Mapping[str, np.ndarray], mss: Mapping[int, int] | None = None) -> dict[int, dict]:
@@ -298,4 +300,4 @@ def flow_row(flow: Flow) -> dict[str, int | None]:
     row: dict[str, int | None] = {"first_ts_ns": min(times), "last_ts_ns": max(times)}
     for side, way in zip(flow.sides, ("fwd", "rev"), strict=True):
         row |= {f"{name}_{way}": getattr(side, name) for name in COUNTED}
-    return row | {"handshake_rtt_ns": flow.handshake_rtt}
+    return row | {"handshake_rtt_ns": flow.handshake_rtt, "syn_rtt_ns": flow.syn_rtt}

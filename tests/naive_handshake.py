@@ -77,6 +77,13 @@ class Opening:
             return None
         return -1 if min(halves) < 0 else sum(halves)
 
+    def syn_rtt(self) -> int | None:
+        """Its half beyond the tap."""
+        if not self.answers:
+            return None
+        answer = without_copies(self.answers)[0]
+        return half(without_copies(self.syns), answer.ts, answer.tsecr)
+
 
 def half(sent: list[Sent], answered: int, echo: int) -> int | None:
     """From the last of some transmissions to its answer, if it is certain that this is its answer."""

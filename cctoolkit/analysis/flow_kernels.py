@@ -20,7 +20,7 @@ import numpy as np
 
 from .._support.kernels import kernel
 from ..capture._load import prefetch
-from .handshake import OPENING, is_syn, take_ack, take_answer, take_syn
+from .handshake import OPENING, is_syn, syn_rtt, take_ack, take_answer, take_syn
 
 __all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "OPENING", "update"]
 
@@ -88,7 +88,7 @@ FLOW = np.dtype(
         ("floor_fwd", "u4"),  # the lowest sequence number seen
         ("floor_rev", "u4"),
         ("mss", "u4"),  # the smaller of those announced; 0: none was seen
-        ("unused", "u4"),
+        ("syn_rtt", "u4"),  # the part of handshake_rtt until the SYN/ACK, plus 1; 0: none
     ]
 )
 assert FLOW.itemsize == 48
@@ -603,6 +603,7 @@ def _follow_handshake(state, flow, opening, ts, seq, ack, flags, payload, tsval,
         state |= HANDSHAKE_DONE
         if certain and rtt >= 0:
             flow.handshake_rtt = rtt
+            flow.syn_rtt = syn_rtt(opening) + 1
         else:  # or the capture's clock stepped back: no value
             state &= ~SYN_SENT
     return state

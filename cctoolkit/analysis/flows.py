@@ -87,7 +87,8 @@ duplicate ACKs. Deliberate differences from tshark 4.0:
   ACK of *either* side, with or without data, at any sequence number: also the RST that refuses the connection, or a
   segment retransmitted seconds later. An RTT of 0, within one tick of the clock, is a value here; tshark goes on to the
   next ACK. Without a SYN, neither has a value. The ``tshark_*`` columns use the time from the most recent SYN to the
-  initiator's first ACK.
+  initiator's first ACK. ``syn_rtt_ns`` is the half between SYN and SYN/ACK, so it says where the tap is: near the
+  initiator, it is nearly all of the RTT.
 """
 
 from __future__ import annotations
@@ -290,6 +291,8 @@ class FlowStatistics:
                 counts[rows] = of[name]
         unknown = (~sides[0]["state"] & (kernels.SYN_SENT | kernels.HANDSHAKE_DONE)) != 0
         table["handshake_rtt_ns"] = pd.arrays.IntegerArray(flow["handshake_rtt"].copy(), unknown)
+        unanswered = unknown | (flow["syn_rtt"] == 0)
+        table["syn_rtt_ns"] = pd.arrays.IntegerArray(flow["syn_rtt"].astype(np.int64) - 1, unanswered)
         for name, values, missing in (("mss", keys.mss, 0), ("window_scale", keys.window_scale, 255)):
             for column, way in enumerate(("fwd", "rev")):
                 announced = values[:, column].copy()

@@ -34,7 +34,7 @@ import numpy as np
 from .._support.kernels import inlined
 from ..capture.protocols import ACK, FIN, RST, SYN
 
-__all__ = ["COPY_NS", "LONGEST_HALF_NS", "OPENING", "is_syn", "take_ack", "take_answer", "take_syn"]
+__all__ = ["COPY_NS", "LONGEST_HALF_NS", "OPENING", "is_syn", "syn_rtt", "take_ack", "take_answer", "take_syn"]
 
 #: Below the time after which a SYN or SYN/ACK is retransmitted: 1 s (RFC 6298 section 2.1; 3 s before 2011), less up
 #: to a tick with coarse timers (0.99 s is common). Echoed timestamps do not help: both copies of a SYN/ACK echo the
@@ -161,6 +161,21 @@ def take_answer(opening, now, seq, ack, flags, tsval, tsecr):
     opening.answer_ns = now
     opening.answer = answer
     opening.bits = bits
+
+
+@inlined
+@no_type_check
+def syn_rtt(opening):
+    """The half beyond the tap, from the SYN to the SYN/ACK, of a handshake that gives an RTT.
+
+    Returns
+    -------
+    rtt_ns : int64
+        At most :data:`LONGEST_HALF_NS`; -1 if no SYN/ACK passed the tap.
+    """
+    if np.int64(opening.bits) & _ANSWERED == 0:
+        return np.int64(-1)
+    return opening.answer_ns - opening.syn_ns
 
 
 @inlined

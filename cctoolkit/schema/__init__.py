@@ -100,6 +100,7 @@ FLOWS: dict[str, str] = {
     "tshark_out_of_order_fwd": "int64",  # out-of-order segments by tshark's definition
     "tshark_out_of_order_rev": "int64",
     "handshake_rtt_ns": "Int64",  # SYN to the initiator's ACK; null if not seen, or not certain
+    "syn_rtt_ns": "Int64",  # its part from SYN to SYN/ACK: from the tap to the responder and back; also null without it
     "mss_fwd": "UInt16",  # announced in the SYN of that direction
     "mss_rev": "UInt16",
     "window_scale_fwd": "UInt8",
