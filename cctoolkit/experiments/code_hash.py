@@ -36,6 +36,7 @@ _CARRIED_BY = (
     "cctoolkit.analysis.tap_comparison",
     "cctoolkit.scenario.files",
     "cctoolkit.scenario.link_trace",
+    "cctoolkit.schema",  # which columns there are; what fills them counts
 )  # fmt: skip
 _LAST_STEPS = ("figures", "conclusions", "statements", "page", "book")
 #: What only runs on real Linux use, and captures.

@@ -167,7 +167,7 @@ TABLES: dict[str, dict[str, str]] = {
 }
 
 #: Columns that files of earlier versions lack; null there.
-_LATER = {"slots": ("in_ce_packets", "out_ce_packets", "ecn_echoes")}
+_LATER = {"flows": ("syn_rtt_ns",), "slots": ("in_ce_packets", "out_ce_packets", "ecn_echoes")}
 
 #: Flows that a table from outside can number. What counts by flow makes its state lazily: a large number costs address
 #: space, and some hundred MB where a result is looked for. A Capture, whose keys vouch for its numbers, has no limit.
