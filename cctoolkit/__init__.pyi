@@ -41,6 +41,7 @@ from .analysis.rtt import (
     rtt_samples as rtt_samples,
     rtt_summary as rtt_summary,
 )
+from .analysis.sender_view import seen_by_sender as seen_by_sender
 from .analysis.sketch import (
     CountMinSketch as CountMinSketch,
     LongFlows as LongFlows,

@@ -18,7 +18,6 @@ def signs(
     ce: Sequence[float],
     echoes: Sequence[float],
     segment: float = 1448.0,
-    path: float = 0.0,
 ) -> dict[str, float]:
     """What :func:`cctoolkit.flow_limits` measures of a flow, from its slots; None where it has no data."""
     slots = list(zip(came, flight, seq, ce, echoes, strict=True))
@@ -39,7 +38,7 @@ def signs(
 
     rtt = sum(flight) / sum(came) if two_ways else NAN
     width = max(int(rtt), 10) if two_ways else 100
-    silence = min(max(rtt, path, 5), 200) if two_ways else 200
+    silence = min(max(rtt, 5), 200) if two_ways else 200
 
     # silences with nothing in flight
     idle = run = 0

@@ -45,7 +45,9 @@ def table_of(columns: dict[str, np.ndarray]) -> pd.DataFrame:
 
 def numbers(table: pd.DataFrame) -> dict[int, dict[str, int | None]]:
     """What the naive twin gives, from a flows table."""
-    rows = table.reset_index()[["flow_id", "first_ts_ns", "last_ts_ns", *COUNTS, "handshake_rtt_ns", "syn_rtt_ns"]]
+    rows = table.reset_index()[
+        ["flow_id", "first_ts_ns", "last_ts_ns", *COUNTS, "handshake_rtt_ns", "syn_rtt_ns"]
+    ]
     return {
         int(row.pop("flow_id")): {name: None if pd.isna(v) else int(v) for name, v in row.items()}
         for row in rows.to_dict("records")

@@ -13,7 +13,7 @@ from naive_limits import signs
 from tools import examples
 
 import cctoolkit as cct
-from cctoolkit.analysis.limits import LIMITS, NAMEABLE, SIGNS, limit_in_words, note_path_rtts
+from cctoolkit.analysis.limits import LIMITS, NAMEABLE, SIGNS, limit_in_words
 from cctoolkit.errors import SchemaError
 from cctoolkit.identify.probabilities import format_cca
 
@@ -58,8 +58,8 @@ def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int], list[in
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(flows(), st.sampled_from([None, 3, 12, 300]))
-def test_what_is_measured_is_what_its_definition_says(flow, path):
+@given(flows())
+def test_what_is_measured_is_what_its_definition_says(flow):
     came, flight, seq, ce, echoes = flow
     slots = slots_of(
         [int(x) for x in came],
@@ -68,10 +68,8 @@ def test_what_is_measured_is_what_its_definition_says(flow, path):
         in_ce_packets=ce,
         ecn_echoes=echoes,
     )
-    if path is not None:
-        slots.attrs |= {"slot_ms": 1.0, "path_rtt_ns": {0: path * 1_000_000}}
     (row,) = cct.flow_limits(slots).to_dict("records")
-    wanted = signs(came, flight, seq, ce, echoes, path=path or 0)
+    wanted = signs(came, flight, seq, ce, echoes)
     for name in SIGNS:
         assert row[name] == pytest.approx(wanted.get(name, math.nan), rel=1e-9, abs=1e-9, nan_ok=True), name
 
@@ -165,12 +163,13 @@ def near_the_receiver(run: cct.Run) -> cct.Capture:
 def test_near_the_receiver_the_cause_cannot_be_seen(cause, cca):
     """A window that leaves pauses of a round trip looks like an application that pauses, unless the path is known."""
     run = simulated(cct.Flow(cca, rtt_ms=40, **CAUSES[cause][0]))
-    slots = cct.compute_slots(near_the_receiver(run))
+    tap = near_the_receiver(run)
+    slots = cct.compute_slots(tap)
     without = cct.flow_limits(slots)
     assert without.path_rtt_slots.isna().all()
-    note_path_rtts(slots, run.egress.flows)
-    (row,) = cct.flow_limits(slots).to_dict("records")
+    (row,) = cct.flow_limits(cct.seen_by_sender(slots, tap.flows)).to_dict("records")
     assert row["limited_by"] == "behind" and row["path_rtt_slots"] == pytest.approx(40, rel=0.02)
+    assert row["rtt_slots"] < 0.1 * row["path_rtt_slots"] and row["sender_rtt_slots"] > 39
     if cause == "the receiver's window":
         assert without.limited_by.tolist() == ["application"]
 
@@ -180,37 +179,36 @@ def test_near_the_sender_the_length_of_the_path_changes_nothing(cause):
     run = simulated(cct.Flow("cubic", rtt_ms=40, **CAUSES[cause][0]))
     slots = cct.compute_slots(run.ingress)
     before = cct.flow_limits(slots).limited_by.tolist()
-    note_path_rtts(slots, run.ingress.flows)
-    assert cct.flow_limits(slots).limited_by.tolist() == before
+    assert cct.flow_limits(cct.seen_by_sender(slots, run.ingress.flows)).limited_by.tolist() == before
 
 
 @pytest.mark.parametrize(("cca", "aqm"), [("bbr", "tail_drop"), ("cubic", "codel"), ("cubic", "fq_codel")])
 def test_a_bottleneck_between_the_tap_and_a_receiver_near_it_is_seen(cca, aqm):
     """An access link at the end of a path of 100 ms, of which 2 ms are behind the tap."""
     run = simulated(cct.Flow(cca, rtt_ms=100), aqm=aqm)
-    slots = cct.compute_slots(nearer_to_the_receiver(run.ingress, 98))
-    note_path_rtts(slots, run.ingress.flows)
-    (row,) = cct.flow_limits(slots).to_dict("records")
+    tap = nearer_to_the_receiver(run.ingress, 98)
+    (row,) = cct.flow_limits(cct.seen_by_sender(cct.compute_slots(tap), tap.flows)).to_dict("records")
     assert row["limited_by"] == "bottleneck" and row["rtt_slots"] < 0.2 * row["path_rtt_slots"]
 
 
 def test_a_silence_shorter_than_the_path_is_no_pause():
     """Three flows share an access link with CoDel: few packets in each round trip, most of which is before the tap."""
     run = simulated(*[cct.Flow("reno", rtt_ms=100, start_s=0.3 * i) for i in range(3)], aqm="codel")
-    slots = cct.compute_slots(nearer_to_the_receiver(run.ingress, 98))
+    tap = nearer_to_the_receiver(run.ingress, 98)
+    slots = cct.compute_slots(tap)
     assert "application" in cct.flow_limits(slots).limited_by.tolist()
-    note_path_rtts(slots, run.ingress.flows)
-    assert set(cct.flow_limits(slots).limited_by) == {"bottleneck"}
+    assert set(cct.flow_limits(cct.seen_by_sender(slots, tap.flows)).limited_by) == {"bottleneck"}
 
 
+@pytest.mark.parametrize("what", ["path_rtt_ns", "sender_rtt_ns"])
 @pytest.mark.parametrize("noted", [5, {0: "long"}, {0: None}, [1, 2]])
-def test_path_rtts_that_are_none(noted):
+def test_notes_that_are_none(noted, what):
     slots = slots_of([1.0] * 20, [1.0] * 20, [1] * 20)
-    slots.attrs |= {"slot_ms": 1.0, "path_rtt_ns": noted}
+    slots.attrs |= {"slot_ms": 1.0, what: noted}
     if noted == {0: None}:
-        assert cct.flow_limits(slots).path_rtt_slots.isna().all()
+        assert cct.flow_limits(slots)[f"{what.removesuffix('_ns')}_slots"].isna().all()
         return
-    with pytest.raises(SchemaError, match="path_rtt_ns"):
+    with pytest.raises(SchemaError, match=what):
         cct.flow_limits(slots)
 
 
@@ -415,13 +413,12 @@ def test_names_need_taps_before_the_bottleneck():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cca", ["reno", "cubic"])
-def test_no_flow_is_named_far_from_its_sender(cca):
-    """In the middle of the path bytes in flight are not the sender's window, and the model takes these for BBR."""
+def test_a_flow_has_the_same_name_all_along_its_path(cca):
+    """As a tap far from the sender sees bytes in flight, the model would take these flows for BBR."""
     run = simulated(cct.Flow(cca, rtt_ms=100), cct.Flow(cca, rtt_ms=100, start_s=0.3), buffer_packets=60)
     at_sender = cct.identify.classify_flows(run.ingress)
     assert set(at_sender.cca) <= {cca, "unknown"} and cca in set(at_sender.cca)
-    near = cct.identify.classify_flows(nearer_to_the_receiver(run.ingress, 8))
-    assert set(near.limited_by) == {"bottleneck"}
-    middle = cct.identify.classify_flows(nearer_to_the_receiver(run.ingress, 50))
-    assert set(middle.limited_by) == {"far"} and set(middle.cca) == {"unknown"}
-    assert middle.probability.isna().all()
+    for before_ms in (8, 50, 90):
+        on_the_way = cct.identify.classify_flows(nearer_to_the_receiver(run.ingress, before_ms))
+        assert on_the_way.cca.tolist() == at_sender.cca.tolist()
+        assert set(on_the_way.limited_by) == {"bottleneck"}

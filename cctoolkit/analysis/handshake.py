@@ -34,7 +34,16 @@ import numpy as np
 from .._support.kernels import inlined
 from ..capture.protocols import ACK, FIN, RST, SYN
 
-__all__ = ["COPY_NS", "LONGEST_HALF_NS", "OPENING", "is_syn", "syn_rtt", "take_ack", "take_answer", "take_syn"]
+__all__ = [
+    "COPY_NS",
+    "LONGEST_HALF_NS",
+    "OPENING",
+    "is_syn",
+    "syn_rtt",
+    "take_ack",
+    "take_answer",
+    "take_syn",
+]
 
 #: Below the time after which a SYN or SYN/ACK is retransmitted: 1 s (RFC 6298 section 2.1; 3 s before 2011), less up
 #: to a tick with coarse timers (0.99 s is common). Echoed timestamps do not help: both copies of a SYN/ACK echo the

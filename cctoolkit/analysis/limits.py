@@ -24,9 +24,9 @@ from .._support.kernels import inlined, kernel
 from ..errors import SchemaError
 from .segments import USUAL_SEGMENT_BYTES, packet_lengths, segment_bytes
 from .sequence import ahead
-from .slot_rows import consecutive
+from .slot_rows import consecutive, observed
 
-__all__ = ["LIMITS", "NAMEABLE", "SIGNS", "flow_limits", "limit_in_words", "note_path_rtts"]
+__all__ = ["LIMITS", "NAMEABLE", "SIGNS", "flow_limits", "limit_in_words"]
 
 #: Possible answers, and their wording in tables and reports.
 LIMITS: dict[str, str] = {
@@ -34,7 +34,6 @@ LIMITS: dict[str, str] = {
     "application": "not limited here: application",
     "elsewhere": "not limited here: application, access link or receiver's window",
     "behind": "tap seems to be behind the bottleneck",
-    "far": "tap too far from the sender to tell",
     "short": "too few round trips to tell",
     "unknown": "unknown",
 }
@@ -192,7 +191,7 @@ def _retransmissions(came, seq, width, soon, twice, lossy, ends):
 
 
 @kernel
-def _signs(came, flight, seq, ce, echoes, segment, path):
+def _signs(came, flight, seq, ce, echoes, segment):
     """The signs of one flow; twin: tests/naive_limits.py.
 
     Parameters
@@ -206,8 +205,6 @@ def _signs(came, flight, seq, ce, echoes, segment, path):
         Packets with CE, and changes of the acknowledgements' ECN flags; 0 if not known.
     segment : float
         Payload of a full segment.
-    path : float
-        RTT of the whole path in slots; 0 if not known.
 
     Returns
     -------
@@ -218,7 +215,7 @@ def _signs(came, flight, seq, ce, echoes, segment, path):
     flies = not np.isnan(flight[0])
     rtt = flight.sum() / came.sum() if flies else np.nan  # Little's law
     width = max(int(rtt), _LEAST_ROUND) if flies else _BLIND_ROUND
-    threshold = min(max(rtt, path, _LEAST_SILENCE), _SILENCE) if flies else _SILENCE
+    threshold = min(max(rtt, _LEAST_SILENCE), _SILENCE) if flies else _SILENCE
 
     idle = 0
     silent = 0
@@ -342,15 +339,15 @@ def _signs(came, flight, seq, ce, echoes, segment, path):
 
 
 @kernel
-def _signs_of_flows(came, flight, seq, ce, echoes, segments, paths, bounds, out):
+def _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, out):
     """:func:`_signs` of each flow, from the first to the last slot with data whose bytes in flight are known.
 
     Parameters
     ----------
     came, flight, seq, ce, echoes : arrays, by slot
         As for :func:`_signs`, of all flows.
-    segments, paths : float64 arrays, by flow
-        Payload of a full segment, and RTT of the whole path in slots; 0 if not known.
+    segments : float64 array, by flow
+        Payload of a full segment.
     bounds : int64 array, shape (flows + 1,)
         First slot of each flow, and the one after the last.
     out : float64 array, shape (flows, signs)
@@ -375,9 +372,7 @@ def _signs_of_flows(came, flight, seq, ce, echoes, segments, paths, bounds, out)
         out[flow] = np.nan
         if begin < stop:
             part = slice(begin, stop)
-            signs = _signs(
-                came[part], flight[part], seq[part], ce[part], echoes[part], segments[flow], paths[flow]
-            )
+            signs = _signs(came[part], flight[part], seq[part], ce[part], echoes[part], segments[flow])
             for i in range(len(signs)):
                 out[flow, i] = signs[i]
 
@@ -394,32 +389,6 @@ def limit_in_words(limited_by: Any) -> str:
     return "" if limited_by in NAMEABLE else LIMITS.get(limited_by, "")
 
 
-def note_path_rtts(slots: pd.DataFrame, flows: pd.DataFrame) -> None:
-    """Note the RTT of each flow's whole path with its slots, for :func:`flow_limits`.
-
-    Parameters
-    ----------
-    slots : DataFrame
-        Slots of some flows; gets ``attrs["path_rtt_ns"]``, a dict by ``flow_id``.
-    flows : DataFrame
-        The flows table (:data:`cctoolkit.schema.FLOWS`). Flows without ``handshake_rtt_ns`` are left out.
-
-    Examples
-    --------
-    >>> from cctoolkit.analysis.limits import note_path_rtts
-    >>> run = cct.example("cubic")
-    >>> slots = cct.compute_slots(run.ingress)
-    >>> note_path_rtts(slots, run.ingress.flows)
-    >>> slots.attrs["path_rtt_ns"]
-    {0: 20026000}
-    """
-    known = flows.loc[flows["flow_id"].isin(slots["flow_id"].unique()), ["flow_id", "handshake_rtt_ns"]]
-    known = known.dropna()
-    slots.attrs["path_rtt_ns"] = dict(
-        zip(known["flow_id"].tolist(), known["handshake_rtt_ns"].tolist(), strict=True)
-    )
-
-
 def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     """What limits each flow.
 
@@ -428,8 +397,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     slots : DataFrame
         From :func:`cctoolkit.compute_slots`, of one tap or two; slots of about 1 ms. Only the first tap's columns
         ``in_bytes``, ``in_seq`` and ``bytes_in_flight`` are used, and ``in_packets``, ``in_ce_packets`` and
-        ``ecn_echoes`` if they are there. With ``attrs["path_rtt_ns"]`` (``note_path_rtts`` of this module), a tap near
-        the receiver is recognised.
+        ``ecn_echoes`` if they are there. From :func:`cctoolkit.seen_by_sender`, they are right also far from the
+        sender, and a tap near the receiver is recognised.
 
     Returns
     -------
@@ -438,9 +407,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
         ``cctoolkit.analysis.limits.LIMITS``), and what was measured:
 
         - ``rounds``: round trips with data, of at least ten slots.
-        - ``rtt_slots``: mean RTT from the tap, in slots, by Little's law.
-        - ``idle_share``: share of the time spent in silences of at least a round trip (of the whole path, if it is
-          known) with nothing in flight.
+        - ``rtt_slots``: mean RTT from the tap to the receiver, in slots, by Little's law.
+        - ``idle_share``: share of the time spent in silences of at least a round trip with nothing in flight.
         - ``rate_spread``: standard deviation of the arrival rate over its mean, by round trip.
         - ``peak_share``: share of the round trips after slow start whose peak of bytes in flight is the highest of
           them, to within a segment.
@@ -461,17 +429,19 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
           acknowledgements' ECN flags, which come in pairs with classic ECN (RFC 3168).
         - ``segment_bytes``: payload of the flow's full segments; 1448 if `slots` lacks ``in_packets`` or they do not
           show it.
-        - ``path_rtt_slots``: RTT of the whole path, in slots; NaN if it is not known.
+        - ``path_rtt_slots``, ``sender_rtt_slots``: RTT of the whole path by its handshake, and its part between tap and
+          sender, in slots; NaN if they are not known.
 
     Raises
     ------
     SchemaError
-        The table lacks a column, a flow lacks a slot between others, or ``attrs["path_rtt_ns"]`` is no mapping of
-        flow numbers to times.
+        The table lacks a column, a flow lacks a slot between others, or ``attrs["path_rtt_ns"]`` or
+        ``attrs["sender_rtt_ns"]`` is no mapping of flow numbers to times.
 
     See Also
     --------
     cctoolkit.compute_slots : makes the slots
+    cctoolkit.seen_by_sender : for taps far from the sender
     cctoolkit.identify.classify_flows : names only flows limited by the bottleneck
 
     Notes
@@ -505,8 +475,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     ['behind']
     """
     slots = consecutive(slots, ("in_bytes", "in_seq", "bytes_in_flight"))
-    came, flight = (_observed(slots[name], 2.0**53) for name in ("in_bytes", "bytes_in_flight"))
-    seq = np.nan_to_num(_observed(slots["in_seq"], 2.0**32), nan=-1.0).astype(np.int64)
+    came, flight = (observed(slots[name]) for name in ("in_bytes", "bytes_in_flight"))
+    seq = np.nan_to_num(observed(slots["in_seq"], 2.0**32), nan=-1.0).astype(np.int64)
     flow = slots["flow_id"].to_numpy()
     starts = (
         np.flatnonzero(np.concatenate([[True], flow[1:] != flow[:-1]])) if len(flow) else np.zeros(0, int)
@@ -516,34 +486,28 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
     segments = np.array([segment_bytes(lengths[a:b]) for a, b in itertools.pairwise(bounds)])
     segments[np.isnan(segments)] = USUAL_SEGMENT_BYTES
     ce, echoes = (
-        np.nan_to_num(_observed(slots[name], 2.0**53)) if name in slots else np.zeros(len(slots))
+        np.nan_to_num(observed(slots[name])) if name in slots else np.zeros(len(slots))
         for name in ("in_ce_packets", "ecn_echoes")
     )
-    path_slots = _path_rtt_slots(flow[starts], slots.attrs)
     signs = np.empty((len(starts), len(SIGNS)))
-    _signs_of_flows(came, flight, seq, ce, echoes, segments, np.nan_to_num(path_slots), bounds, signs)
+    _signs_of_flows(came, flight, seq, ce, echoes, segments, bounds, signs)
     table = pd.DataFrame(signs, columns=list(SIGNS)).assign(segment_bytes=segments)
     table.insert(0, "flow_id", flow[starts])
-    table["path_rtt_slots"] = path_slots
+    table["path_rtt_slots"] = _noted_slots("path_rtt_ns", flow[starts], slots.attrs)
+    table["sender_rtt_slots"] = _noted_slots("sender_rtt_ns", flow[starts], slots.attrs)
+    table["rtt_slots"] -= table["sender_rtt_slots"].fillna(0.0)
     table.insert(1, "limited_by", _judged(table))
     return table
 
 
-def _path_rtt_slots(flow_ids: np.ndarray, attrs: Mapping[Any, Any]) -> np.ndarray:
-    """The RTT of each flow's path, from what :func:`note_path_rtts` noted."""
-    noted, slot_ms = attrs.get("path_rtt_ns", {}), attrs.get("slot_ms", np.nan)
+def _noted_slots(what: str, flow_ids: np.ndarray, attrs: Mapping[Any, Any]) -> np.ndarray:
+    """A time of each flow, in slots, as :func:`cctoolkit.seen_by_sender` notes them."""
+    noted, slot_ms = attrs.get(what, {}), attrs.get("slot_ms", np.nan)
     try:
         rtt_ns = np.array([noted.get(flow, np.nan) for flow in flow_ids.tolist()], np.float64)
         return rtt_ns / (float(slot_ms) * 1e6)
     except (AttributeError, TypeError, ValueError, ZeroDivisionError):
-        raise SchemaError("slots: attrs['path_rtt_ns'] must map flow numbers to times in ns") from None
-
-
-def _observed(column: pd.Series, limit: float) -> np.ndarray:
-    """The values as float64, NaN where they are null or impossible."""
-    values = column.to_numpy(np.float64, na_value=np.nan)
-    with np.errstate(invalid="ignore"):
-        return np.where((values >= 0) & (values < limit), values, np.nan)
+        raise SchemaError(f"slots: attrs[{what!r}] must map flow numbers to times in ns") from None
 
 
 def _judged(s: pd.DataFrame) -> np.ndarray:

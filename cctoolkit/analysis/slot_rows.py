@@ -10,7 +10,7 @@ import pandas as pd
 from .._support import arguments
 from ..errors import SchemaError
 
-__all__ = ["consecutive"]
+__all__ = ["consecutive", "observed"]
 
 
 def consecutive(slots: pd.DataFrame, numbers: Iterable[str] = ()) -> pd.DataFrame:
@@ -54,6 +54,21 @@ def consecutive(slots: pd.DataFrame, numbers: Iterable[str] = ()) -> pd.DataFram
         )
         raise SchemaError(f"slots: flow {flow[at]} {what}")
     return slots
+
+
+def observed(column: pd.Series, limit: float = 2.0**53) -> np.ndarray:
+    """The numbers of a column as float64, NaN where they are null or impossible.
+
+    Parameters
+    ----------
+    column : Series
+        What counts bytes or packets, or a sequence number.
+    limit : float
+        The first that is too large.
+    """
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    with np.errstate(invalid="ignore"):
+        return np.where((values >= 0) & (values < limit), values, np.nan)
 
 
 def _is_split(flow: np.ndarray) -> bool:

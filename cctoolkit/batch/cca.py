@@ -18,7 +18,7 @@ import pandas as pd
 
 from .._support.parquet import readable
 from .._support.version import __version__
-from ..analysis.limits import note_path_rtts
+from ..analysis.sender_view import seen_by_sender
 from .dataset import Dataset
 from .tables import TABLES, TableWriter
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["BatchClassifier", "SavedModel", "classify"]
 
 _ROWS = 1 << 19  # slots at a time
+#: What shows how far a flow's sender is from the tap.
+_OF_FLOWS = ["flow_id", "handshake_rtt_ns", "syn_rtt_ns", "payload_fwd", "payload_rev"]
 
 
 class BatchClassifier(Protocol):
@@ -125,14 +127,11 @@ def classify(dataset: Dataset, capture: str, classifier: BatchClassifier) -> int
             "model": classifier.name,
             "version": __version__,
         }
-        flows = pd.read_parquet(
-            readable(dataset.block_path("flows", capture, block)), columns=["flow_id", "handshake_rtt_ns"]
-        )
+        flows = pd.read_parquet(readable(dataset.block_path("flows", capture, block)), columns=_OF_FLOWS)
         with TableWriter(dataset.cca_path(classifier.name, capture, block), "cca", provenance) as writer:
             for slots in _whole_flows(dataset.block_path("slots", capture, block)):
                 slots.attrs["slot_ms"] = dataset.settings.slot_ms
-                note_path_rtts(slots, flows)
-                table = classifier.predict_slots(slots)
+                table = classifier.predict_slots(seen_by_sender(slots, flows))
                 if "limited_by" not in table:  # a classifier that does not ask
                     table = table.assign(limited_by="unknown")
                 writer.write(table[list(TABLES["cca"])])

@@ -14,13 +14,12 @@ from .._support import arguments
 from .._support.arguments import positive_ns
 from .._support.words import plural
 from ..analysis.flows import FlowStatistics
-from ..analysis.limits import NAMEABLE, note_path_rtts
-from ..analysis.rtt import RttPairing
+from ..analysis.sender_view import seen_by_sender
 from ..analysis.slots import SlotTable
 from ..analysis.tap_comparison import TapComparer, check_egress
 from ..capture.filtering import selected
 from ..capture.model import Capture
-from ..capture.protocols import SYN, TCP
+from ..capture.protocols import TCP
 from ..capture.reader import iter_capture, read_capture
 from ..capture.selection import Selection
 from ..capture.source import reads_twice
@@ -59,9 +58,6 @@ _PACKETS = 1_000_000
 #: Congestion controls whose packets say ECT(1) (RFC 9331), and the codepoints they have then: ECT(1), or CE if marked.
 _L4S = ("prague",)
 _ECT1, _CE = 1, 3
-#: A tap is near enough to the sender if at least this part of the path's RTT is behind it. Farther away, bytes in
-#: flight are not the sender's window, and Reno and CUBIC look like BBR.
-_NEAR_SENDER = 0.9
 
 
 def default_model() -> str | None:
@@ -123,8 +119,8 @@ def classify_flows(
     DataFrame
         :data:`cctoolkit.schema.CCAS`: one row per flow, those with the most data first. ``cca`` is ``"unknown"`` if
         nothing is probable enough, the name is Prague's but no packet says ECT(1), or the flow is not limited here
-        (``limited_by`` says what limits it, or that the tap is too far from the sender), and null if the flow has no
-        full window; see :meth:`Model.predict_slots`.
+        (``limited_by`` says what limits it), and null if the flow has no full window; see
+        :meth:`Model.predict_slots`.
 
     Raises
     ------
@@ -145,6 +141,9 @@ def classify_flows(
     -----
     Flows are processed in order of their start, so memory holds at most those of two stretches of `seconds`, however
     long the capture is. Reading ends with the last stretch.
+
+    Where the handshakes show how far the sender is from the tap, the model gets bytes in flight as the sender sees them
+    (``cctoolkit.analysis.sender_view``).
 
     Examples
     --------
@@ -189,16 +188,13 @@ def classify_flows(
     came = _parts(source, selection, reading, packets)
     if set(_L4S) & set(opened.classes_):
         came = _noting_l4s(came, scalable)
-    syn_rtt_ns: dict[int, int] = {}
-    came = _noting_handshakes(came, flows["flow_id"], syn_rtt_ns)
     left = None if egress is None else _parts(egress, None, reading, packets)
     comparer = None if left is None or not check_taps else TapComparer()
     answers = []
     for slots in _slots_of(jobs, came, left, comparer):
-        beginning = _beginning(slots, limit_ns)
-        if "handshake_rtt_ns" in flows:
-            note_path_rtts(beginning, flows)
-        answers.append(opened.predict_slots(beginning, window_ms))
+        if {"handshake_rtt_ns", "syn_rtt_ns"} <= set(flows):
+            slots = seen_by_sender(slots, flows)
+        answers.append(opened.predict_slots(_beginning(slots, limit_ns), window_ms))
     if comparer is not None:
         comparer.result().check()
     if not answers:
@@ -209,10 +205,6 @@ def classify_flows(
     table["model"] = opened.name
     # the networks do not see codepoints, and without ECT(1) a sender is none of these
     table.loc[table["cca"].isin(_L4S) & ~table["flow_id"].isin(scalable), "cca"] = UNKNOWN
-    far = table["flow_id"].isin(_far_from_sender(flows, syn_rtt_ns)) & table["limited_by"].isin(NAMEABLE)
-    table.loc[far, "limited_by"] = "far"
-    table.loc[far, "probability"] = np.nan
-    table.loc[far & table["cca"].notna(), "cca"] = UNKNOWN
     table = table.sort_values("payload_bytes", ascending=False, kind="stable", ignore_index=True)
     return table[list(CCAS)].astype(CCAS)
 
@@ -223,32 +215,6 @@ def _noting_l4s(parts: Iterator[Capture], flow_ids: set[int]) -> Iterator[Captur
         ecn = part.columns["ecn"]
         flow_ids.update(np.unique(part.columns["flow_id"][(ecn == _ECT1) | (ecn == _CE)]).tolist())
         yield part
-
-
-def _noting_handshakes(
-    parts: Iterator[Capture], flow_ids: pd.Series, syn_rtt_ns: dict[int, int]
-) -> Iterator[Capture]:
-    """The parts; `syn_rtt_ns` becomes the time from the initiator's SYN to its SYN/ACK, by flow."""
-    pairing = RttPairing()
-    for part in parts:
-        columns = part.columns
-        rows = np.flatnonzero(columns["tcp_flags"] & SYN)
-        rows = rows[np.isin(columns["flow_id"][rows], flow_ids)]
-        found = pairing.update({name: column[rows] for name, column in columns.items()})
-        for flow, rtt_ns in zip(found["flow_id"].tolist(), found["rtt_ns"].tolist(), strict=True):
-            syn_rtt_ns.setdefault(flow, rtt_ns)
-        yield part
-
-
-def _far_from_sender(flows: pd.DataFrame, syn_rtt_ns: dict[int, int]) -> list[int]:
-    """Flows of which too much of the path is before the tap, as far as the handshakes show it."""
-    if "handshake_rtt_ns" not in flows:
-        return []
-    path = flows["handshake_rtt_ns"].astype("Float64").to_numpy(np.float64, na_value=np.nan)
-    beyond = np.array([syn_rtt_ns.get(flow, np.nan) for flow in flows["flow_id"].tolist()])
-    forward = (flows["payload_fwd"] >= flows["payload_rev"]).to_numpy()
-    behind = np.where(forward, beyond, path - beyond)  # to the receiver and back
-    return flows.loc[behind < _NEAR_SENDER * path, "flow_id"].tolist()
 
 
 def name_flows(

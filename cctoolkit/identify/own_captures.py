@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from .._support.arguments import shown
 from .._support.terminal import note
 from .._support.waiting import progress_bar
 from .._support.words import did_you_mean, plural, printable
+from ..analysis.sender_view import seen_by_sender
 from ..capture.model import Capture
 from ..capture.reader import read_capture
 from ..errors import CCToolkitError, ParameterError, SchemaError
@@ -243,7 +245,8 @@ def _record(
         slot_ms=before.slot_ms if before is not None else slot_ms or 1.0,
         check_taps=check_taps,
     )
-    return recording, unused
+    slots = seen_by_sender(recording.slots, before_queue.flows)
+    return replace(recording, slots=slots), unused
 
 
 def _min_payload_bytes(capture: Capture) -> int:

@@ -514,6 +514,9 @@ def _of_table(name: str, call: Callable[..., Any], good: str, *, with_capture: b
 _of_table("plot.trade_off", plot.trade_off, "league", with_capture=False)
 _of_table("plot.cbiq", plot.cbiq, "slots")
 CASES["flow_limits"] = lambda d: _table(cct.flow_limits(d.table(GOOD.slots)), ["flow_id", "limited_by"])
+CASES["seen_by_sender"] = lambda d: _table(
+    cct.seen_by_sender(d.table(GOOD.slots), d.table(GOOD.ingress.flows)), ["flow_id", "slot"]
+)
 _of_table("plot.rtt", plot.rtt, "samples")
 _of_table("plot.rtt_cdf", plot.rtt_cdf, "samples")
 _of_table("plot.queue_delay", plot.queue_delay, "delays")

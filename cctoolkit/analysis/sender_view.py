@@ -1,0 +1,178 @@
+"""Slots as a flow's sender sees them, from a tap that is somewhere on the path.
+
+Congestion windows are filled at the sender. A tap on the way sees data later and acknowledgements earlier than the
+sender, by the RTT between the two, so it sees fewer bytes in flight, and they follow the window only near the sender:
+in the middle of a path, Reno and CUBIC look like BBR. The handshake shows how far away the sender is: SYN to SYN/ACK
+is the RTT from the tap to the responder, and the rest of the handshake's RTT is that to the initiator
+(:mod:`cctoolkit.analysis.handshake`). Acknowledgements that count so much later make up for the difference.
+
+It is a constant: a queue between the sender and the tap varies it, but then the tap is behind a bottleneck. Fractions
+of a slot are rounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import no_type_check
+
+import numpy as np
+import pandas as pd
+
+from .._support import arguments
+from .._support.arguments import positive_ns
+from .._support.kernels import kernel
+from ..errors import SchemaError
+from .sequence import ahead
+from .slot_rows import consecutive, observed
+
+__all__ = ["seen_by_sender"]
+
+#: What the table gets, what is needed for it, and what changes.
+_NOTED = ("path_rtt_ns", "sender_rtt_ns")
+_ARRIVALS = ("in_bytes", "in_seq")
+_ACKNOWLEDGED = ("bytes_in_flight", "ecn_echoes")
+
+
+@kernel
+@no_type_check  # numba types it
+def _delay_acknowledgements(came, seq, later, flight, echoes):
+    """Count a flow's acknowledgements later; twin: tests/naive_sender_view.py.
+
+    Parameters
+    ----------
+    came : float64 array, shape (n,)
+        Payload bytes of each slot; NaN: not known.
+    seq : int64 array, shape (n,)
+        First sequence number of the slot; negative for none.
+    later : int
+        By how many slots.
+    flight, echoes : float64 arrays, shape (n,)
+        Bytes in flight at the end of each slot, and changes of the acknowledgements' ECN flags; NaN: not known. They
+        are replaced where they are known.
+    """
+    n = len(came)
+    sent = np.zeros(n)  # the highest sequence number sent, counted from the first one
+    begins = np.full(n, np.nan)  # where data start that come after all earlier starts
+    last = np.int64(-1)
+    at = 0.0
+    newest = -1.0
+    high = 0.0
+    for t in range(n):
+        if came[t] > 0 and seq[t] >= 0:
+            if last >= 0:
+                at += ahead(seq[t], last)
+            last = seq[t]
+            if at > newest:
+                begins[t] = newest = at
+            high = max(high, at + came[t])
+        sent[t] = high
+    # A slot may hold retransmissions besides newer data, so that it ends earlier: where the next one begins.
+    limit = np.inf
+    for t in range(n - 1, -1, -1):
+        sent[t] = min(sent[t], limit)
+        if not np.isnan(begins[t]):
+            limit = begins[t]
+    acked = np.zeros(n)  # the highest number acknowledged, at the tap
+    known = False
+    for t in range(n):
+        acked[t] = acked[t - 1] if t > 0 else 0.0
+        if not np.isnan(flight[t]):
+            acked[t] = max(acked[t], sent[t] - flight[t]) if known else sent[t] - flight[t]
+            if not known:  # what was acknowledged before that is not known
+                acked[:t] = acked[t]
+                known = True
+    for t in range(n - 1, -1, -1):
+        before = t - later
+        if not np.isnan(flight[t]):
+            flight[t] = max(sent[t] - acked[max(before, 0)], 0.0)
+        if not np.isnan(echoes[t]):
+            echoes[t] = echoes[before] if before >= 0 and not np.isnan(echoes[before]) else 0.0
+
+
+def seen_by_sender(slots: pd.DataFrame, flows: pd.DataFrame) -> pd.DataFrame:
+    """Slots as the senders of their flows see them, as far as handshakes show how far away these are.
+
+    Parameters
+    ----------
+    slots : DataFrame
+        From :func:`cctoolkit.compute_slots`, with ``attrs["slot_ms"]``.
+    flows : DataFrame
+        The flows table (:data:`cctoolkit.schema.FLOWS`): ``flow_id``, ``handshake_rtt_ns``, ``syn_rtt_ns``,
+        ``payload_fwd``, ``payload_rev``. The side with more payload is the sender.
+
+    Returns
+    -------
+    DataFrame
+        The same, with ``bytes_in_flight`` and ``ecn_echoes`` as if every acknowledgement had passed the tap later, by
+        the RTT between it and the sender; flows without both halves of a handshake are left as they are. ``attrs`` get
+        ``"path_rtt_ns"`` and ``"sender_rtt_ns"``: the handshake's RTT and its part between tap and sender, by
+        ``flow_id``. A table that has these already is returned unchanged.
+
+    Raises
+    ------
+    ParameterError
+        The slot length is not known.
+    SchemaError
+        A table lacks a column, or a flow lacks a slot between others.
+
+    See Also
+    --------
+    cctoolkit.flow_limits : what limits each flow
+    cctoolkit.identify.classify_flows : does this for captures
+
+    Notes
+    -----
+    Slots do not say how much of them is retransmitted. Where one begins with a retransmission, newer data do not count
+    until the next slot.
+
+    Examples
+    --------
+    >>> run = cct.example("cubic")
+    >>> slots = cct.seen_by_sender(cct.compute_slots(run.ingress), run.ingress.flows)
+    >>> slots.attrs["path_rtt_ns"], slots.attrs["sender_rtt_ns"]
+    ({0: 20026000}, {0: 15000})
+    """
+    numbers = (*_ARRIVALS, *_ACKNOWLEDGED)
+    given = slots
+    slots = consecutive(given, [name for name in numbers if name in getattr(given, "columns", ())])
+    slots = slots.astype({name: given[name].dtype for name in ("flow_id", "slot")})
+    if set(_NOTED) <= set(slots.attrs):
+        return slots
+    slot_ns = positive_ns(slots.attrs.get("slot_ms", np.nan), 1e6, "slots: attrs['slot_ms']")
+    halves = ("handshake_rtt_ns", "syn_rtt_ns", "payload_fwd", "payload_rev")
+    flows = arguments.table("flows", flows, ("flow_id", *halves), whole=("flow_id",), error=SchemaError)
+    path, beyond, forward, reverse = (observed(flows[name]) for name in halves)
+    known = flows["flow_id"].isin(slots["flow_id"].unique()).to_numpy() & (beyond <= path)
+    ids = flows["flow_id"].to_numpy()[known].tolist()
+    sender = np.where(reverse > forward, beyond, path - beyond)
+    slots.attrs = given.attrs | {
+        name: dict(zip(ids, rtt_ns[known].astype(np.int64).tolist(), strict=True))
+        for name, rtt_ns in zip(_NOTED, (path, sender), strict=True)
+    }
+    if {*_ARRIVALS, "bytes_in_flight"} <= set(slots):
+        _delay(slots, slot_ns)
+    return slots
+
+
+def _delay(slots: pd.DataFrame, slot_ns: int) -> None:
+    """Count acknowledgements later, in place."""
+    flow = slots["flow_id"].to_numpy()
+    bounds = np.flatnonzero(np.diff(flow, prepend=flow[:1] - 1, append=flow[-1:] + 1))
+    came, seq = (observed(slots[name]) for name in _ARRIVALS)
+    seq = np.nan_to_num(seq, nan=-1.0).astype(np.int64)
+    known = [name for name in _ACKNOWLEDGED if name in slots]
+    flight, echoes = (
+        observed(slots[name]) if name in known else np.full(len(slots), np.nan) for name in _ACKNOWLEDGED
+    )
+    moved = False
+    for begin, end in itertools.pairwise(bounds):
+        rtt_ns = slots.attrs["sender_rtt_ns"].get(int(flow[begin]), 0)
+        later = (rtt_ns + slot_ns // 2) // slot_ns
+        if later > 0:
+            part = slice(begin, end)
+            _delay_acknowledgements(came[part], seq[part], later, flight[part], echoes[part])
+            moved = True
+    for name, values in zip(_ACKNOWLEDGED, (flight, echoes), strict=True):
+        if moved and name in known:
+            unknown = np.isnan(values)
+            slots[name] = pd.arrays.IntegerArray(np.where(unknown, 0, values).astype(np.int64), unknown)

@@ -1,0 +1,103 @@
+"""Slots as the sender sees them: the kernel against its twin, and taps along a path against the one at its start."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+from naive_sender_view import delayed
+from test_limits import flows, nearer_to_the_receiver, simulated, slots_of
+from tools import examples
+
+import cctoolkit as cct
+from cctoolkit import seen_by_sender
+from cctoolkit.errors import ParameterError, SchemaError
+
+
+def flow_with(handshake_rtt_ns: int | None, syn_rtt_ns: int | None, forward: bool = True) -> pd.DataFrame:
+    """Columns of a flows table; the sender is the initiator if the data go forward."""
+    table = pd.DataFrame({"flow_id": [0], "payload_fwd": [9 * forward], "payload_rev": [9 * (not forward)]})
+    table["handshake_rtt_ns"] = pd.array([handshake_rtt_ns], "Int64")
+    table["syn_rtt_ns"] = pd.array([syn_rtt_ns], "Int64")
+    return table
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(flows(), st.integers(1, 150))
+def test_every_acknowledgement_counts_later(flow, later):
+    came, flight, seq, ce, echoes = flow
+    slots = slots_of(
+        [int(x) for x in came],
+        [None if math.isnan(x) else int(x) for x in flight],
+        [None if x < 0 else x for x in seq],
+        in_ce_packets=ce,
+        ecn_echoes=echoes,
+    )
+    slots.attrs["slot_ms"] = 1.0
+    seen = seen_by_sender(slots, flow_with(200_000_000, later * 1_000_000, forward=False))
+    wanted = delayed(came, seq, later, flight, echoes)
+    for name, values in zip(("bytes_in_flight", "ecn_echoes"), wanted, strict=True):
+        found = seen[name].to_numpy(float, na_value=math.nan)
+        np.testing.assert_array_equal(found, values, name)
+    for name in set(slots) - {"bytes_in_flight", "ecn_echoes"}:
+        assert seen[name].equals(slots[name]), name
+
+
+@pytest.mark.parametrize("cca", ["cubic", "bbr"])
+@pytest.mark.parametrize("aqm", ["tail_drop", "codel"])
+@pytest.mark.parametrize("behind_ms", [50, 10, 1])
+def test_a_tap_on_the_way_sees_what_the_one_at_the_sender_sees(behind_ms, aqm, cca):
+    run = simulated(cct.Flow(cca, rtt_ms=100, ecn="classic"), cct.Flow("reno", rtt_ms=100), aqm=aqm)
+    at_sender = cct.compute_slots(run.ingress)
+    tap = nearer_to_the_receiver(run.ingress, 100 - behind_ms)
+    slots = cct.compute_slots(tap)
+    seen = seen_by_sender(slots, tap.flows)
+    for flow in (0, 1):
+        assert seen.attrs["sender_rtt_ns"][flow] == pytest.approx((100 - behind_ms) * 1e6, rel=0.01)
+        ours, theirs, raw = (t[t.flow_id == flow].set_index("slot") for t in (seen, at_sender, slots))
+        rows = theirs.index.intersection(ours.index)
+        off, raw_off = (
+            (t.bytes_in_flight[rows] - theirs.bytes_in_flight[rows]).abs().mean() for t in (ours, raw)
+        )
+        assert off < 0.001 * theirs.bytes_in_flight[rows].mean() < 0.1 * raw_off
+        assert ours.ecn_echoes.sum() == pytest.approx(theirs.ecn_echoes.sum(), rel=0.02)
+
+
+def test_the_half_towards_the_sender_counts():
+    """An upload is sent by the initiator, a download by the other side."""
+    slots = slots_of([0, 100, 0, 0, 0], [0, 0, 0, 0, 0], [None, 0, None, None, None])
+    slots.attrs["slot_ms"] = 1.0
+    for forward, wanted in ((True, [0, 0, 0, 0, 0]), (False, [0, 100, 100, 0, 0])):
+        flow = flow_with(2_000_000, 2_000_000, forward)
+        assert seen_by_sender(slots, flow).bytes_in_flight.tolist() == wanted
+
+
+@pytest.mark.parametrize("halves", [(None, None), (3_000_000, None), (3_000_000, 3_000_000)])
+def test_without_a_half_towards_the_sender_nothing_changes(halves):
+    slots = slots_of([100, 0, 0, 0], [100, 0, 0, 0], [0, None, None, None], ecn_echoes=[0, 1, 0, 0])
+    slots.attrs["slot_ms"] = 1.0
+    seen = seen_by_sender(slots, flow_with(*halves))
+    pd.testing.assert_frame_equal(seen, slots, check_flags=False)
+    assert seen.attrs["path_rtt_ns"] == ({0: 3_000_000} if None not in halves else {})
+
+
+def test_it_is_done_once():
+    slots = slots_of([100, 0, 0, 0], [100, 0, 0, 0], [0, None, None, None])
+    slots.attrs["slot_ms"] = 1.0
+    flow = flow_with(3_000_000, 2_000_000, forward=False)
+    seen = seen_by_sender(slots, flow)
+    pd.testing.assert_frame_equal(seen_by_sender(seen, flow), seen)
+    assert "path_rtt_ns" not in slots.attrs and slots.bytes_in_flight.tolist() == [100, 0, 0, 0]
+
+
+def test_tables_of_other_kinds_are_refused():
+    slots = slots_of([100], [100], [0])
+    slots.attrs["slot_ms"] = 1.0
+    with pytest.raises(SchemaError, match="syn_rtt_ns"):
+        seen_by_sender(slots, flow_with(1, 1).drop(columns="syn_rtt_ns"))
+    slots.attrs.clear()
+    with pytest.raises(ParameterError, match="slot_ms"):
+        seen_by_sender(slots, flow_with(1, 1))
