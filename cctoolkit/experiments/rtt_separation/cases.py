@@ -43,15 +43,15 @@ class Case:
         Number of classes.
     options : dict
         Options of the controller. By default a flow is long once it has sent what the link carries in 80 ms.
-    sample_s : float
-        Interval of the series.
+    sample_s : float, optional
+        Interval of the series; None for none, which saves gigabytes where thousands of flows come and go.
     """
 
     about: dict[str, Any]
     scenario: Scenario
     k: int = 4
     options: dict[str, Any] = field(default_factory=dict)
-    sample_s: float = 1.0
+    sample_s: float | None = 1.0
 
     def controller(self) -> Controller | None:
         """The controller of the run, or None."""
@@ -105,7 +105,7 @@ class Case:
                 made = run_testbed(
                     scenario,
                     Path(folder) / "run",
-                    sample_s=self.sample_s,
+                    sample_s=1.0 if self.sample_s is None else self.sample_s,
                     control=controller,
                     control_s=STEP_S,
                 )
@@ -138,6 +138,7 @@ class Outcome:
         """Goodput in each step of the series: rows by the step's end (s), a column for each flow, or each name."""
         import numpy as np
 
+        assert self.case.sample_s is not None
         table = self.flow_series.pivot_table(index="ts_ns", columns="flow_id", values="received_bytes")
         # on Linux a flow has no samples before it starts and after it ends, and one when it ends
         table = table.ffill().fillna(0)

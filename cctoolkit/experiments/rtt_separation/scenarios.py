@@ -295,17 +295,17 @@ def test_4(settings: Settings) -> list[Case]:
             continue
         scenario = work.replace({"flows.*.cca": cca})
         about = {"flows": name, "queues": 1, "scheme": "one queue"}
-        cases.append(Case(about, scenario, sample_s=10.0))
+        cases.append(Case(about, scenario, sample_s=None))
         for k in QUEUES_4 if not settings.fast else (4,):
             about = {"flows": name, "queues": k, "scheme": "RTT"}
-            cases.append(Case(about, scenario, k=min(k, len(set(rtts))), options=long, sample_s=10.0))
+            cases.append(Case(about, scenario, k=min(k, len(set(rtts))), options=long, sample_s=None))
         for scheme in ("CCA", "buffer"):
             cases.append(
-                Case({"flows": name, "queues": 1, "scheme": scheme}, scenario, options=long, sample_s=10.0)
+                Case({"flows": name, "queues": 1, "scheme": scheme}, scenario, options=long, sample_s=None)
             )
     by_rtt = {"flows": "CUBIC", "queues": 4, "scheme": "RTT", "shares": "by RTT"}
     cubic = work.replace({"flows.*.cca": "cubic"})
-    cases.append(Case(by_rtt, cubic, k=4, options=long | {"shares": "rtt"}, sample_s=10.0))
+    cases.append(Case(by_rtt, cubic, k=4, options=long | {"shares": "rtt"}, sample_s=None))
     return cases
 
 
@@ -337,9 +337,9 @@ def test_8(settings: Settings) -> list[Case]:
             work = work.replace({"bottleneck.buffer_bytes": round(bdps * room)})
             about = {"condition": condition, "seed": seed}
             if (load, bdps) != (0.9, 1.0) or condition == "as in test 4":
-                cases.append(Case(about | {"scheme": "one queue"}, work, sample_s=10.0))
+                cases.append(Case(about | {"scheme": "one queue"}, work, sample_s=None))
             more = options | {"shares": shares}
-            cases.append(Case(about | {"scheme": "RTT"}, work, k=k, options=more, sample_s=10.0))
+            cases.append(Case(about | {"scheme": "RTT"}, work, k=k, options=more, sample_s=None))
     return cases
 
 
