@@ -130,7 +130,7 @@ def seen_by_sender(slots: pd.DataFrame, flows: pd.DataFrame) -> pd.DataFrame:
     >>> run = cct.example("cubic")
     >>> slots = cct.seen_by_sender(cct.compute_slots(run.ingress), run.ingress.flows)
     >>> slots.attrs["path_rtt_ns"], slots.attrs["sender_rtt_ns"]
-    ({0: 20026000}, {0: 15000})
+    ({0: 40264077}, {0: 31097})
     """
     numbers = (*_ARRIVALS, *_ACKNOWLEDGED)
     given = slots
