@@ -1,7 +1,8 @@
-"""Simple classifiers for the benchmark's leaderboard: gradient boosting, and the nearest neighbour by time warping.
+"""Simple classifiers for the benchmark's leaderboard, and an oracle that is given what no packet shows.
 
-Both are trained on simulated runs of the settings ``world``. They answer with one of the paper's congestion controls,
-or "unknown" where flows are not limited here, as for all models.
+They are gradient boosting, the nearest neighbour by time warping, and boosting on the senders' own windows. All are
+trained on simulated runs of the settings ``world``. They answer with one of the paper's congestion controls, or
+"unknown" where flows are not limited here, as for all models.
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from .._support.kernels import kernel
 from ..analysis.limits import NAMEABLE, flow_limits
 from ..errors import ParameterError
 from .classifiers import SummaryClassifier
-from .dataset import build_dataset
+from .dataset import SlotDataset, build_dataset
 from .inputs import VIEW_INPUTS
+from .oracle import SENDER_INPUTS, sender_arrays, sender_summaries
 from .settings import world
 from .windows import cut_windows, window_slots
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
 __all__ = [
     "RUNS",
@@ -29,13 +36,14 @@ __all__ = [
     "Boosting",
     "Nearest",
     "NearestSeries",
+    "Oracle",
     "resampled",
     "train_baselines",
     "warped_distance",
 ]
 
 #: Runs of `world` that the baselines learn from, and windows of each flow and length.
-RUNS, PER_FLOW = 60, 4
+RUNS, PER_FLOW = 240, 4
 _SEED = 901  # settings of no other model
 #: Points of a series, and how far a warping path may leave the diagonal (Sakoe and Chiba, 1978): a tenth.
 POINTS, BAND = 100, 10
@@ -161,6 +169,20 @@ class Nearest(Baseline):
         return self._by_slots[X.shape[1]].predict(X[:, :, 1]), np.full(len(X), np.nan)
 
 
+class Oracle(Baseline):
+    """Gradient-boosted trees on the senders' own states (:mod:`~.oracle`), one model for each length."""
+
+    name, inputs, any_length = "oracle", SENDER_INPUTS, False
+
+    def __init__(self, by_slots: dict[int, HistGradientBoostingClassifier]) -> None:
+        self._by_slots = by_slots
+
+    def answer(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        model = self._by_slots[X.shape[1]]
+        probabilities = model.predict_proba(sender_summaries(X))
+        return model.classes_[probabilities.argmax(axis=1)].astype(object), probabilities.max(axis=1)
+
+
 def train_baselines(
     directory: str | os.PathLike[str],
     windows_ms: Sequence[float],
@@ -199,7 +221,10 @@ def train_baselines(
     }
     shown = [(run, flow) not in limited for run, flow in data.flows[["run", "flow_id"]].to_numpy()]
     data.flows = data.flows[shown]
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     trees: dict[int, SummaryClassifier] = {}
+    oracles: dict[int, HistGradientBoostingClassifier] = {}
     series: dict[int, NearestSeries] = {}
     for ms in windows_ms:
         windows = cut_windows(data, ms, VIEW_INPUTS, per_flow=per_flow)
@@ -208,4 +233,18 @@ def train_baselines(
         slots = window_slots(ms, data.slot_ms)
         trees[slots] = SummaryClassifier().fit(windows)
         series[slots] = NearestSeries(windows.X[:, :, VIEW_INPUTS.index("cbiq_bytes")], windows.y)
-    return [Boosting(trees), Nearest(series)]
+        known = sender_summaries(_of_senders(data, windows.table, slots))
+        oracles[slots] = HistGradientBoostingClassifier(random_state=0).fit(known, windows.y.astype(str))
+    return [Boosting(trees), Nearest(series), Oracle(oracles)]
+
+
+def _of_senders(data: SlotDataset, windows: pd.DataFrame, slots: int) -> np.ndarray:
+    """The senders' states in each window."""
+    found: dict[int, np.ndarray] = {}
+    for run, some in windows.reset_index(drop=True).groupby("run", sort=False):
+        (recording,) = data.where([str(run)])
+        arrays = {flow: (first, array) for flow, first, array in sender_arrays(recording)}
+        for row, flow, at in zip(some.index, some["flow_id"], some["first_slot"], strict=True):
+            first, array = arrays[flow]
+            found[row] = array[at - first :][:slots]
+    return np.stack([found[row] for row in sorted(found)])

@@ -28,6 +28,7 @@ from .dataset import Recording, SlotDataset, build_dataset
 from .draws import PAPER_CCAS
 from .elsewhere import FAMILIES
 from .inputs import VIEW_INPUTS
+from .oracle import SENDER_INPUTS, sender_arrays
 from .probabilities import UNKNOWN
 from .readers.labels import cca_name
 from .settings import KERNEL_CCAS, SIMULATOR_CCAS, jobs
@@ -179,8 +180,12 @@ def answers(
     for (part, run), some in asked.groupby(["part", "run"], sort=False):
         (recording,) = datasets[str(part)].where([str(run)])
         for taps, windows in some.groupby("taps", sort=False):
-            slots = recording.slots if taps == 2 else _first_tap(recording.slots)
-            values = {flow: (first, array) for flow, first, array in slot_arrays(slots, model.inputs)}
+            if model.inputs == SENDER_INPUTS:
+                arrays = sender_arrays(recording)
+            else:
+                slots = recording.slots if taps == 2 else _first_tap(recording.slots)
+                arrays = slot_arrays(slots, model.inputs)
+            values = {flow: (first, array) for flow, first, array in arrays}
             for ms, same in windows.groupby("window_ms", sort=False):
                 length = window_slots(float(str(ms)), recording.slot_ms)
                 X = np.stack(

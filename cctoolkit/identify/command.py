@@ -609,7 +609,11 @@ def benchmark_cca(
     ] = None,
     baselines: Annotated[
         bool,
-        typer.Option("--baselines", help="Also train and score boosting and 1-NN-DTW (on simulated runs of world)."),
+        typer.Option(
+            "--baselines",
+            help="Also score boosting, 1-NN-DTW, and an oracle that knows the senders' windows (trained on simulated "
+            "runs of world).",
+        ),
     ] = False,
     runs: Annotated[int, typer.Option(help="Number of runs of each part.", min=1)] = 24,
     seed: Annotated[int, typer.Option(help="Seed for drawing settings and windows.", min=0)] = 1,
