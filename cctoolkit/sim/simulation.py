@@ -137,6 +137,14 @@ class Simulation:
         self._record = record
         self._sample_ns = None if sample_s is None else max(round(sample_s * 1e9), 1)
         self._flow_specs = scenario.flow_list()
+        #: Columns of `flows` that never change: with thousands of flows, making them takes milliseconds.
+        self._flow_settings: dict[str, Any] = {
+            "flow_id": np.arange(len(self._flow_specs), dtype=np.uint32),
+            "name": [x.label for x in self._flow_specs],
+            "cca": [x.cca_name for x in self._flow_specs],
+            "base_rtt_ms": [x.rtt_ms for x in self._flow_specs],
+            "start_s": [x.start_s for x in self._flow_specs],
+        }
         self._keep: list[Any] = []  # records whose addresses compiled code uses
         self._algorithms: dict[str, list[tuple[int, np.ndarray, np.ndarray]]] = {"flows": [], "queues": []}
         self._samples: list[tuple[int, tuple[dict[str, np.ndarray], ...]]] = []
@@ -456,11 +464,7 @@ class Simulation:
         )
         mean_rtt = s["rtt_sum_ns"] / np.maximum(s["rtt_samples"], 1) / 1e6
         return {
-            "flow_id": np.arange(len(f), dtype=np.uint32),
-            "name": [x.label for x in self._flow_specs],
-            "cca": [x.cca_name for x in self._flow_specs],
-            "base_rtt_ms": [x.rtt_ms for x in self._flow_specs],
-            "start_s": [x.start_s for x in self._flow_specs],
+            **self._flow_settings,
             "end_s": np.where(s["end_ns"] >= 0, s["end_ns"] / 1e9, np.nan),
             "completion_s": np.where((s["end_ns"] >= 0) & s["fin"], seconds / 1e9, np.nan),
             "queue": s["queue"],
