@@ -14,6 +14,7 @@ from tools import examples
 
 import cctoolkit as cct
 from cctoolkit import seen_by_sender
+from cctoolkit.analysis.sender_view import TapRtts
 from cctoolkit.errors import ParameterError, SchemaError
 
 
@@ -73,6 +74,35 @@ def test_the_half_towards_the_sender_counts():
     for forward, wanted in ((True, [0, 0, 0, 0, 0]), (False, [0, 100, 100, 0, 0])):
         flow = flow_with(2_000_000, 2_000_000, forward)
         assert seen_by_sender(slots, flow).bytes_in_flight.tolist() == wanted
+
+
+@pytest.mark.parametrize("behind_ms", [70, 20])
+def test_timestamps_show_where_the_sender_is_without_a_handshake(behind_ms):
+    run = simulated(cct.Flow("cubic", rtt_ms=100), cct.Flow("reno", rtt_ms=100))
+    tap = nearer_to_the_receiver(run.ingress, 100 - behind_ms)
+    late = tap.rows(tap.columns["ts_ns"] >= tap.columns["ts_ns"][0] + 3 * 10**9)
+    assert late.flows.handshake_rtt_ns.isna().all()
+    slots = cct.compute_slots(late)
+    assert seen_by_sender(slots, late.flows).bytes_in_flight.equals(slots.bytes_in_flight)
+    seen = seen_by_sender(slots, late)
+    for rtt_ns in seen.attrs["sender_rtt_ns"].values():
+        assert rtt_ns == pytest.approx((100 - behind_ms) * 1e6, abs=2e6)
+    at_sender = cct.compute_slots(run.ingress).set_index(["flow_id", "slot"]).bytes_in_flight
+    ours = seen.assign(slot=seen.slot + 3000).set_index(["flow_id", "slot"]).bytes_in_flight
+    rows = at_sender.index.intersection(ours.index)[1000:]
+    assert (ours[rows] - at_sender[rows]).abs().mean() < 0.02 * at_sender[rows].mean()
+
+
+def test_what_took_longer_does_not_count():
+    """A server that is slow to accept makes the handshake's half longer than the way to it."""
+    run = simulated(cct.Flow("cubic", rtt_ms=40))
+    tap = nearer_to_the_receiver(run.ingress, 30)
+    slow = tap.flows.assign(handshake_rtt_ns=tap.flows.handshake_rtt_ns + 200_000_000)
+    echoes = TapRtts([0])
+    echoes.update(tap.columns)
+    (flow,) = echoes.shorten(slow).to_dict("records")
+    assert flow["handshake_rtt_ns"] - flow["syn_rtt_ns"] == pytest.approx(30e6, abs=1e6)
+    assert flow["syn_rtt_ns"] == pytest.approx(10e6, rel=0.05)
 
 
 @pytest.mark.parametrize("halves", [(None, None), (3_000_000, None), (3_000_000, 3_000_000)])

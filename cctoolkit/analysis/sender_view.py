@@ -2,12 +2,13 @@
 
 Congestion windows are filled at the sender. A tap on the way sees data later and acknowledgements earlier than the
 sender, by the RTT between the two, so it sees fewer bytes in flight, and they follow the window only near the sender:
-in the middle of a path, Reno and CUBIC look like BBR. The handshake shows how far away the sender is: SYN to SYN/ACK
-is the RTT from the tap to the responder, and the rest of the handshake's RTT is that to the initiator
-(:mod:`cctoolkit.analysis.handshake`). Acknowledgements that count so much later make up for the difference.
+in the middle of a path, Reno and CUBIC look like BBR. Acknowledgements that count so much later make up for the
+difference.
 
-It is a constant: a queue between the sender and the tap varies it, but then the tap is behind a bottleneck. Fractions
-of a slot are rounded.
+Two things show how far away both ends are: the halves of a handshake, SYN to SYN/ACK and SYN/ACK to ACK
+(:mod:`cctoolkit.analysis.handshake`), and the shortest time until an end echoes a TCP timestamp, also in the middle of
+a connection. Neither can be too short, so the shorter one counts. It is a constant: a queue between the sender and the
+tap varies it, but then the tap is behind a bottleneck. Fractions of a slot are rounded.
 """
 
 from __future__ import annotations
@@ -16,21 +17,26 @@ import itertools
 from typing import no_type_check
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from .._support import arguments
 from .._support.arguments import positive_ns
 from .._support.kernels import kernel
+from ..capture.model import Capture
 from ..errors import SchemaError
+from .rtt import RttPairing
 from .sequence import ahead
 from .slot_rows import consecutive, observed
 
-__all__ = ["seen_by_sender"]
+__all__ = ["TapRtts", "seen_by_sender"]
 
 #: What the table gets, what is needed for it, and what changes.
 _NOTED = ("path_rtt_ns", "sender_rtt_ns")
 _ARRIVALS = ("in_bytes", "in_seq")
 _ACKNOWLEDGED = ("bytes_in_flight", "ecn_echoes")
+#: Echoes of timestamps after which the shortest is hardly a wait for the application.
+_ECHOES = 8
 
 
 @kernel
@@ -89,23 +95,60 @@ def _delay_acknowledgements(came, seq, later, flight, echoes):
             echoes[t] = echoes[before] if before >= 0 and not np.isnan(echoes[before]) else 0.0
 
 
-def seen_by_sender(slots: pd.DataFrame, flows: pd.DataFrame) -> pd.DataFrame:
-    """Slots as the senders of their flows see them, as far as handshakes show how far away these are.
+class TapRtts:
+    """The shortest RTTs from the tap to both ends of some flows, by their TCP timestamps, part by part.
+
+    Parameters
+    ----------
+    flow_ids : array-like of int
+    """
+
+    def __init__(self, flow_ids: npt.ArrayLike) -> None:
+        self._flow_ids = np.unique(np.asarray(flow_ids, np.int64))
+        self._pairing = RttPairing("timestamps")
+        self._shortest_ns = np.full((len(self._flow_ids), 2), np.iinfo(np.int64).max)
+        self._samples = np.zeros((len(self._flow_ids), 2), np.int64)
+
+    def update(self, columns: dict[str, np.ndarray]) -> None:
+        """Take the next packets: columns of the packets table."""
+        rows = np.flatnonzero(np.isin(columns["flow_id"], self._flow_ids))
+        found = self._pairing.update({name: column[rows] for name, column in columns.items()})
+        at = np.searchsorted(self._flow_ids, found["flow_id"]), found["direction"]
+        np.minimum.at(self._shortest_ns, at, found["rtt_ns"])
+        np.add.at(self._samples, at, 1)
+
+    def shorten(self, flows: pd.DataFrame) -> pd.DataFrame:
+        """A flows table whose ``handshake_rtt_ns`` and ``syn_rtt_ns`` are by whatever is shorter, or known."""
+        known = np.isin(flows["flow_id"], self._flow_ids)
+        at = np.searchsorted(self._flow_ids, flows["flow_id"].to_numpy()[known])
+        echoed = np.full((len(flows), 2), np.nan)
+        echoed[known] = np.where(self._samples[at] >= _ECHOES, self._shortest_ns[at], np.nan)
+        path, beyond = (
+            observed(flows[name]) if name in flows else np.full(len(flows), np.nan)
+            for name in ("handshake_rtt_ns", "syn_rtt_ns")
+        )
+        beyond, before = np.fmin(beyond, echoed[:, 0]), np.fmin(path - beyond, echoed[:, 1])
+        return flows.assign(handshake_rtt_ns=beyond + before, syn_rtt_ns=beyond)
+
+
+def seen_by_sender(slots: pd.DataFrame, flows: pd.DataFrame | Capture) -> pd.DataFrame:
+    """Slots as the senders of their flows see them, as far as it is known how far away these are.
 
     Parameters
     ----------
     slots : DataFrame
         From :func:`cctoolkit.compute_slots`, with ``attrs["slot_ms"]``.
-    flows : DataFrame
-        The flows table (:data:`cctoolkit.schema.FLOWS`): ``flow_id``, ``handshake_rtt_ns``, ``syn_rtt_ns``,
-        ``payload_fwd``, ``payload_rev``. The side with more payload is the sender.
+    flows : Capture or DataFrame
+        The first tap, or its flows table (:data:`cctoolkit.schema.FLOWS`): ``flow_id``, ``handshake_rtt_ns``,
+        ``syn_rtt_ns``, ``payload_fwd``, ``payload_rev``. A capture also shows TCP timestamps, a table only handshakes.
+        The side with more payload is the sender.
 
     Returns
     -------
     DataFrame
         The same, with ``bytes_in_flight`` and ``ecn_echoes`` as if every acknowledgement had passed the tap later, by
-        the RTT between it and the sender; flows without both halves of a handshake are left as they are. ``attrs`` get
-        ``"path_rtt_ns"`` and ``"sender_rtt_ns"``: the handshake's RTT and its part between tap and sender, by
+        the RTT between it and the sender; flows of which this is not known are left as they are. ``attrs`` get
+        ``"path_rtt_ns"`` and ``"sender_rtt_ns"``: the RTT of the whole path, and its part between tap and sender, by
         ``flow_id``. A table that has these already is returned unchanged.
 
     Raises
@@ -128,7 +171,7 @@ def seen_by_sender(slots: pd.DataFrame, flows: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> run = cct.example("cubic")
-    >>> slots = cct.seen_by_sender(cct.compute_slots(run.ingress), run.ingress.flows)
+    >>> slots = cct.seen_by_sender(cct.compute_slots(run.ingress), run.ingress)
     >>> slots.attrs["path_rtt_ns"], slots.attrs["sender_rtt_ns"]
     ({0: 40264077}, {0: 31097})
     """
@@ -139,6 +182,10 @@ def seen_by_sender(slots: pd.DataFrame, flows: pd.DataFrame) -> pd.DataFrame:
     if set(_NOTED) <= set(slots.attrs):
         return slots
     slot_ns = positive_ns(slots.attrs.get("slot_ms", np.nan), 1e6, "slots: attrs['slot_ms']")
+    if isinstance(flows, Capture):
+        echoes = TapRtts(slots["flow_id"].unique())
+        echoes.update(flows.columns)
+        flows = echoes.shorten(flows.flows)
     halves = ("handshake_rtt_ns", "syn_rtt_ns", "payload_fwd", "payload_rev")
     flows = arguments.table("flows", flows, ("flow_id", *halves), whole=("flow_id",), error=SchemaError)
     path, beyond, forward, reverse = (observed(flows[name]) for name in halves)

@@ -14,7 +14,7 @@ from .._support import arguments
 from .._support.arguments import positive_ns
 from .._support.words import plural
 from ..analysis.flows import FlowStatistics
-from ..analysis.sender_view import seen_by_sender
+from ..analysis.sender_view import TapRtts, seen_by_sender
 from ..analysis.slots import SlotTable
 from ..analysis.tap_comparison import TapComparer, check_egress
 from ..capture.filtering import selected
@@ -142,8 +142,8 @@ def classify_flows(
     Flows are processed in order of their start, so memory holds at most those of two stretches of `seconds`, however
     long the capture is. Reading ends with the last stretch.
 
-    Where the handshakes show how far the sender is from the tap, the model gets bytes in flight as the sender sees them
-    (``cctoolkit.analysis.sender_view``).
+    Where handshakes or TCP timestamps show how far the sender is from the tap, the model gets bytes in flight as the
+    sender sees them (:func:`cctoolkit.seen_by_sender`).
 
     Examples
     --------
@@ -188,12 +188,13 @@ def classify_flows(
     came = _parts(source, selection, reading, packets)
     if set(_L4S) & set(opened.classes_):
         came = _noting_l4s(came, scalable)
+    echoes = TapRtts(flows["flow_id"])
+    came = _noting_echoes(came, echoes)
     left = None if egress is None else _parts(egress, None, reading, packets)
     comparer = None if left is None or not check_taps else TapComparer()
     answers = []
     for slots in _slots_of(jobs, came, left, comparer):
-        if {"handshake_rtt_ns", "syn_rtt_ns"} <= set(flows):
-            slots = seen_by_sender(slots, flows)
+        slots = seen_by_sender(slots, echoes.shorten(flows[flows["flow_id"].isin(slots["flow_id"].unique())]))
         answers.append(opened.predict_slots(_beginning(slots, limit_ns), window_ms))
     if comparer is not None:
         comparer.result().check()
@@ -214,6 +215,13 @@ def _noting_l4s(parts: Iterator[Capture], flow_ids: set[int]) -> Iterator[Captur
     for part in parts:
         ecn = part.columns["ecn"]
         flow_ids.update(np.unique(part.columns["flow_id"][(ecn == _ECT1) | (ecn == _CE)]).tolist())
+        yield part
+
+
+def _noting_echoes(parts: Iterator[Capture], echoes: TapRtts) -> Iterator[Capture]:
+    """The parts, which `echoes` takes, too."""
+    for part in parts:
+        echoes.update(part.columns)
         yield part
 
 

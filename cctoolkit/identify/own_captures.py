@@ -245,7 +245,7 @@ def _record(
         slot_ms=before.slot_ms if before is not None else slot_ms or 1.0,
         check_taps=check_taps,
     )
-    slots = seen_by_sender(recording.slots, before_queue.flows)
+    slots = seen_by_sender(recording.slots, before_queue)
     return replace(recording, slots=slots), unused
 
 
