@@ -173,7 +173,7 @@ def seen_by_sender(slots: pd.DataFrame, flows: pd.DataFrame | Capture) -> pd.Dat
     >>> run = cct.example("cubic")
     >>> slots = cct.seen_by_sender(cct.compute_slots(run.ingress), run.ingress)
     >>> slots.attrs["path_rtt_ns"], slots.attrs["sender_rtt_ns"]
-    ({0: 40264077}, {0: 31097})
+    ({0: 40149656}, {0: 9023})
     """
     numbers = (*_ARRIVALS, *_ACKNOWLEDGED)
     given = slots
