@@ -128,15 +128,17 @@ class Network:
             os.close(home)
             os.close(there)
 
-    def sink(self, *ports: int) -> None:
+    def sink(self, *ports: int, box: str = "D") -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        process = self.start("D", sys.executable, "-c", SINK, *map(str, ports), **pipes)
+        process = self.start(box, sys.executable, "-c", SINK, *map(str, ports), **pipes)
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
 
-    def source(self, address: str, port: int, cca: str = "cubic", sport: int = 0) -> subprocess.Popen[bytes]:
+    def source(
+        self, address: str, port: int, cca: str = "cubic", sport: int = 0, box: str = "S"
+    ) -> subprocess.Popen[bytes]:
         """A connection is there; lines "TIME BYTES" to its standard input make it send."""
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        process = self.start("S", sys.executable, "-c", SOURCE, address, str(port), cca, str(sport), **pipes)
+        process = self.start(box, sys.executable, "-c", SOURCE, address, str(port), cca, str(sport), **pipes)
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         return process
 

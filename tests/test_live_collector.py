@@ -261,6 +261,34 @@ def test_marks_and_echoes_are_counted_as_in_captures(net: Network, tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sender", ["S", "D"])
+def test_the_ends_are_as_far_away_as_timestamps_say(net: Network, tmp_path: Path, sender: str) -> None:
+    """Of an upload the far end is the receiver, of a download the sender."""
+    net.delay(20)
+    # what D sends comes by "hold", what is for it leaves by "out0"
+    receiver, taps = ("D", ("in0", "out0")) if sender == "S" else ("S", (("hold", "out0"), "in0"))
+    address, own = ("10.9.2.1", "10.9.1.1") if sender == "S" else ("10.9.1.1", "10.9.2.1")
+    net.sink(5001, box=receiver)
+    process = net.source(address, 5001, sport=40000, box=sender)
+    with net.inside("R"):
+        tap = KernelCollector(*taps, slot_ms=SLOT_MS)
+    with tap, net.capture(tmp_path, "in0") as paths:
+        tap.add(0, FlowKey(own, 40000, address, 5001))
+        assert tap.rtts() == {}
+        now = time.time()
+        assert process.stdin is not None
+        process.stdin.write("".join(f"{now + 0.02 * i:.6f} 30000\n" for i in range(75)).encode())
+        process.stdin.close()
+        time.sleep(2)
+        ((to_receiver, to_sender),) = tap.rtts().values()
+    samples = cct.rtt_samples(cct.read_capture(paths[0]), method="timestamps")
+    shortest = samples.groupby("direction").rtt_ns.min()
+    far, near = (to_receiver, to_sender) if sender == "S" else (to_sender, to_receiver)
+    assert 20e6 < far < 25e6 and near < 5e6
+    # the collector times fewer of them, and the router's own time is on one side of this tap or the other
+    assert shortest.sum() - 1e6 < to_receiver + to_sender < shortest.sum() + 5e6
+
+
 def test_interfaces_may_be_both_ingress_and_egress(net: Network, tmp_path: Path) -> None:
     net.offload(False)
     net.sink(5001)

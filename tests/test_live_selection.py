@@ -119,6 +119,9 @@ class Strict:
         tap: dict[str, Any] = {"packets": 0}
         return Reading(cells, cells[:0], self.now_ns // self.slot_ns, {"ingress": tap, "egress": tap})
 
+    def rtts(self) -> dict[int, tuple[float, float]]:
+        return dict.fromkeys(self.monitored.values(), (4e7, 1e6))
+
     def wait(self, until_ns: int) -> bool:
         self.now_ns = until_ns
         self.periods += 1

@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from rich.console import Console
+from test_limits import nearer_to_the_receiver, simulated
 from tools import examples
 from typer.testing import CliRunner
 
@@ -27,6 +28,7 @@ from cctoolkit import cli, schema
 from cctoolkit.analysis.slots import CELL
 from cctoolkit.errors import ParameterError
 from cctoolkit.identify.live import CaptureCollector, FlowKey, SlotStream, Update, watch
+from cctoolkit.identify.live.naming import Naming
 from cctoolkit.identify.live.screen import _screen, follow
 from cctoolkit.identify.live.selection import FlowSelection
 
@@ -295,6 +297,37 @@ def test_the_classifier_sees_the_last_seconds() -> None:
     )  # whole histories, though a row is known after its time
     assert reports[-1].cca.tolist() == ["cca0", "cca1"]
     assert reports[-1].probability.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before_ms", [50, 90])
+def test_a_flow_has_the_same_name_all_along_its_path(before_ms: int) -> None:
+    """A router in the middle knows by TCP timestamps how far the sender is."""
+    run = simulated(
+        cct.Flow("cubic", rtt_ms=100), cct.Flow("reno", rtt_ms=100, start_s=0.3), buffer_packets=60
+    )
+    keys = [FlowKey(f"10.1.0.{i}", 10_000 + i - 1, f"10.2.0.{i}", 5001) for i in (1, 2)]
+    found = []
+    for tap in (run.ingress, nearer_to_the_receiver(run.ingress, before_ms)):
+        with CaptureCollector(tap) as collector:
+            updates = watch(collector, flows=keys, heavy=0, classifier=cct.identify.load("cca"), report_s=6)
+            reports = [update.flows for update in updates if update.flows is not None]
+            for to_receiver, to_sender in collector.rtts().values():
+                assert to_receiver + to_sender == pytest.approx(100e6, rel=0.02)
+        found.append([(report.cca.tolist(), report.limited_by.tolist()) for report in reports[1:]])
+    assert found[0] == found[1] and "cubic" in found[0][0][0]
+
+
+def test_rows_before_a_gap_are_not_shown_to_the_classifier() -> None:
+    slots = cct.compute_slots(*map(cct.read_capture, (BEFORE, AFTER)))
+    teller = Teller()
+    naming = Naming(teller, 1_000_000, history_s=3)
+    slots = slots[(slots.slot < 3000) & ~slots.slot.between(1000, 1009)]
+    slots.attrs["slot_ms"] = 1.0
+    naming.keep(slots)
+    naming.names(3000)
+    ((shown),) = teller.shown
+    assert shown.slot.min() == 1010 and shown.slot.max() == 2999
 
 
 def test_wrong_arguments() -> None:

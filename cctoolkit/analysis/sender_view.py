@@ -29,14 +29,14 @@ from .rtt import RttPairing
 from .sequence import ahead
 from .slot_rows import consecutive, observed
 
-__all__ = ["TapRtts", "seen_by_sender"]
+__all__ = ["LEAST_ECHOES", "TapRtts", "seen_by_sender"]
 
 #: What the table gets, what is needed for it, and what changes.
 _NOTED = ("path_rtt_ns", "sender_rtt_ns")
 _ARRIVALS = ("in_bytes", "in_seq")
 _ACKNOWLEDGED = ("bytes_in_flight", "ecn_echoes")
 #: Echoes of timestamps after which the shortest is hardly a wait for the application.
-_ECHOES = 8
+LEAST_ECHOES = 8
 
 
 @kernel
@@ -117,12 +117,20 @@ class TapRtts:
         np.minimum.at(self._shortest_ns, at, found["rtt_ns"])
         np.add.at(self._samples, at, 1)
 
+    def rtts_ns(self, flow_ids: npt.ArrayLike) -> np.ndarray:
+        """For each flow the RTTs to its responder and to its initiator in ns; NaN if they are not known."""
+        wanted = np.asarray(flow_ids, np.int64)
+        at = np.searchsorted(self._flow_ids, wanted)
+        at[at == len(self._flow_ids)] = 0
+        found = np.full((len(wanted), 2), np.nan)
+        if len(self._flow_ids):
+            known = (self._flow_ids[at] == wanted)[:, None] & (self._samples[at] >= LEAST_ECHOES)
+            found[known] = self._shortest_ns[at][known]
+        return found
+
     def shorten(self, flows: pd.DataFrame) -> pd.DataFrame:
         """A flows table whose ``handshake_rtt_ns`` and ``syn_rtt_ns`` are by whatever is shorter, or known."""
-        known = np.isin(flows["flow_id"], self._flow_ids)
-        at = np.searchsorted(self._flow_ids, flows["flow_id"].to_numpy()[known])
-        echoed = np.full((len(flows), 2), np.nan)
-        echoed[known] = np.where(self._samples[at] >= _ECHOES, self._shortest_ns[at], np.nan)
+        echoed = self.rtts_ns(flows["flow_id"])
         path, beyond = (
             observed(flows[name]) if name in flows else np.full(len(flows), np.nan)
             for name in ("handshake_rtt_ns", "syn_rtt_ns")

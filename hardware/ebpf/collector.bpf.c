@@ -94,6 +94,7 @@ struct segment {
 	__u32 options_at;
 	__u32 options_bytes;
 	__u32 tsval;
+	__u32 tsecr;
 	__u32 has_ts;
 };
 
@@ -132,10 +133,13 @@ static __always_inline void read_timestamp(struct __sk_buff *skb, struct segment
 	struct {
 		__be32 layout, tsval, tsecr;
 	} usual;
-	__be32 tsval;
+	struct {
+		__be32 tsval, tsecr;
+	} values;
 
 	if (bytes >= sizeof(usual) && !bpf_skb_load_bytes(skb, at, &usual, sizeof(usual)) && usual.layout == bpf_htonl(0x0101080a)) {
 		to->tsval = bpf_ntohl(usual.tsval);
+		to->tsecr = bpf_ntohl(usual.tsecr);
 		to->has_ts = 1;
 		return;
 	}
@@ -143,8 +147,9 @@ static __always_inline void read_timestamp(struct __sk_buff *skb, struct segment
 	if (bytes == 0 || bytes > MAX_OPTION_BYTES || bpf_skb_load_bytes(skb, at, options.bytes, bytes))
 		return;
 	int found = find_timestamp(&options);
-	if (found >= 0 && !bpf_skb_load_bytes(skb, at + found + 2, &tsval, sizeof(tsval))) {
-		to->tsval = bpf_ntohl(tsval);
+	if (found >= 0 && !bpf_skb_load_bytes(skb, at + found + 2, &values, sizeof(values))) {
+		to->tsval = bpf_ntohl(values.tsval);
+		to->tsecr = bpf_ntohl(values.tsecr);
 		to->has_ts = 1;
 	}
 }
@@ -335,6 +340,40 @@ static __always_inline __s64 ahead(__u32 a, __u32 b)
 	return (__s32)(a - b);
 }
 
+static __always_inline void take_echo(struct echo *from, __s64 since, __s64 ts)
+{
+	if (!since || ts < since) /* a clock that was set back */
+		return;
+	if (!from->samples || ts - since < from->shortest_ns)
+		from->shortest_ns = ts - since;
+	from->samples++;
+}
+
+/* A segment passes from one end to the other, which are `from` and `to`. */
+static __always_inline void time_echo(struct echo *from, struct echo *to, const struct segment *seg, __s64 ts)
+{
+	if (!seg->has_ts)
+		return;
+	if (from->newest && seg->tsecr == from->newest) {
+		take_echo(from, from->newest_ns, ts);
+		from->newest_ns = 0;
+		from->waits = 0;
+	} else if (from->waits && ahead(seg->tsecr, from->awaited) >= 0) {
+		if (seg->tsecr == from->awaited) /* a later one tells nothing */
+			take_echo(from, from->awaited_ns, ts);
+		from->waits = 0;
+	}
+	if (!to->newest || ahead(seg->tsval, to->newest) > 0) {
+		to->newest_ns = to->newest ? ts : 0; /* the first one seen may have been under way before */
+		to->newest = seg->tsval;
+		if (!to->waits && to->newest_ns) {
+			to->awaited = to->newest;
+			to->awaited_ns = to->newest_ns;
+			to->waits = 1;
+		}
+	}
+}
+
 static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 tap, struct segment *seg,
 				struct counters *count)
 {
@@ -389,6 +428,7 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 			state->end = state->acked + ahead(end, (__u32)state->acked);
 		else
 			state->end = FIRST_LAP + end;
+		time_echo(&flow->ends[SENDER], &flow->ends[RECEIVER], seg, ts);
 	}
 	unlock(flow);
 
@@ -398,8 +438,8 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 }
 
 /* The cell that this may close is the ingress tap's. */
-static __always_inline void acknowledge(struct flow *flow, const struct segment *seg, struct counters *count,
-					struct counters *tap)
+static __always_inline void acknowledge(struct __sk_buff *skb, struct flow *flow, struct segment *seg,
+					struct counters *count, struct counters *tap)
 {
 	struct state *state = &flow->tap[INGRESS];
 	struct cell cell;
@@ -410,13 +450,21 @@ static __always_inline void acknowledge(struct flow *flow, const struct segment 
 	int differs = state->seen && !(seg->flags & TCP_SYN) && seg->ecn_flags != state->ecn_flags;
 
 	count->monitored++;
-	if (state->acked && ahead(ack, (__u32)state->acked) <= 0 && !differs) /* a duplicate, without locking */
+	read_timestamp(skb, seg);
+	if (state->acked && ahead(ack, (__u32)state->acked) <= 0 && !differs) { /* a duplicate, without locking */
+		struct echo *sender = &flow->ends[SENDER];
+		if (seg->has_ts && ahead(seg->tsval, sender->newest) > 0) { /* no longer for a later segment to be timed */
+			sender->newest_ns = 0;
+			sender->newest = seg->tsval;
+		}
 		return;
-	__s64 slot = (__u64)now() / (__u64)settings.slot_ns;
+	}
+	__s64 ts = now(), slot = (__u64)ts / (__u64)settings.slot_ns;
 	if (!lock(flow)) {
 		count->lost_packets++;
 		return;
 	}
+	time_echo(&flow->ends[RECEIVER], &flow->ends[SENDER], seg, ts);
 	__s64 acked = state->acked ? state->acked : state->end ? state->end : FIRST_LAP + ack;
 	acked += ahead(ack, (__u32)acked);
 	int further = acked > state->acked, changed = differs && state->ecn_flags;
@@ -504,7 +552,8 @@ static __always_inline void take_data(struct __sk_buff *skb, __u32 tap, struct s
 }
 
 /* A segment acknowledges data of the other direction. */
-static __always_inline void take_ack(const struct segment *seg, struct counters *count, struct counters *tap)
+static __always_inline void take_ack(struct __sk_buff *skb, struct segment *seg, struct counters *count,
+				     struct counters *tap)
 {
 	struct flow_key key = {.sport = seg->key.dport, .dport = seg->key.sport, .version = seg->key.version};
 
@@ -515,7 +564,7 @@ static __always_inline void take_ack(const struct segment *seg, struct counters 
 	__builtin_memcpy(key.dst, seg->key.src, sizeof(key.dst));
 	struct flow *flow = bpf_map_lookup_elem(&monitored, &key);
 	if (flow)
-		acknowledge(flow, seg, count, tap);
+		acknowledge(skb, flow, seg, count, tap);
 }
 
 static __always_inline void came(struct __sk_buff *skb)
@@ -552,7 +601,7 @@ static __always_inline void left(struct __sk_buff *skb)
 	if (is_egress)
 		take_data(skb, EGRESS, &seg, data);
 	if (sees_acks)
-		take_ack(&seg, acks, ingress);
+		take_ack(skb, &seg, acks, ingress);
 }
 
 SEC("tc")

@@ -18,6 +18,7 @@
  *   heavy BYTES                        end the epoch, and report the flows with at least BYTES in it: a struct heavy
  *                                      each; 0: stop counting
  *   read                               read the cells: a struct reading, then a struct cell each
+ *   rtts                               how far away the ends of flows are: a struct tap_rtts each
  *
  * Nothing is pinned: programs, maps and links live as long as this process, which ends with its standard input.
  * Exit status: 0, or 1 with one line on standard error.
@@ -62,6 +63,12 @@ struct reading {
 struct heavy {
 	struct flow_key key;
 	__u64 bytes;
+};
+struct tap_rtts {
+	__u32 number;
+	__u32 samples[ENDS];
+	__u32 padding;
+	__s64 shortest_ns[ENDS];
 };
 
 static char warning[512]; /* libbpf's first warning */
@@ -351,6 +358,27 @@ static int read_heavy(__u64 least)
 	return error == -ENOENT ? 0 : error;
 }
 
+static int read_rtts(void)
+{
+	struct flow_key key;
+	struct flow flow;
+	int fd = map_fd("monitored"), error;
+	void *before = NULL;
+
+	while (!(error = bpf_map_get_next_key(fd, before, &key))) {
+		if (!bpf_map_lookup_elem(fd, &key, &flow)) {
+			struct tap_rtts one = {.number = flow.number};
+			for (int end = 0; end < ENDS; end++) {
+				one.samples[end] = flow.ends[end].samples;
+				one.shortest_ns[end] = flow.ends[end].shortest_ns;
+			}
+			append(&one, sizeof(one));
+		}
+		before = &key;
+	}
+	return error == -ENOENT ? 0 : error;
+}
+
 static int parse_address(const char *text, struct flow_key *key, __u8 *to)
 {
 	int family = strchr(text, ':') ? AF_INET6 : AF_INET;
@@ -398,6 +426,8 @@ static int obey(char *line, struct ring_buffer *ring)
 
 	if (!strcmp(line, "read"))
 		return read_cells(ring);
+	if (!strcmp(line, "rtts"))
+		return read_rtts();
 	if (!strncmp(line, "heavy ", 6))
 		return read_heavy(strtoull(line + 6, NULL, 10));
 	if (sscanf(line, "add %u %n", &flow.number, &at) == 1 && at) {

@@ -9,6 +9,9 @@
  * ingress tap. */
 enum { INGRESS, EGRESS, TAPS, ACKS = TAPS, HOOKS };
 
+/* The two ends of a flow of data. */
+enum { RECEIVER, SENDER, ENDS };
+
 /* An interface's flags, in the map of links. */
 enum { HAS_ETHERNET = 1, IS_INGRESS = 2, IS_EGRESS = 4 };
 
@@ -60,11 +63,25 @@ struct state {
 	__u32 padding;
 };
 
+/* How long an end takes to echo TCP timestamps (RFC 7323). Of those that passed towards it, two are waited for: the newest,
+ * which a sender that paused echoes, and one from before, because newer ones come until the echo is back. The first segment
+ * that has a timestamp is timed, so the echo cannot seem too fast. */
+struct echo {
+	__u32 newest; /* 0: none */
+	__u32 awaited;
+	__u32 waits;
+	__u32 samples;
+	__s64 newest_ns; /* when it passed; 0: not known */
+	__s64 awaited_ns;
+	__s64 shortest_ns;
+};
+
 /* A monitored flow. Several processors may handle its packets at once. */
 struct flow {
 	__u32 lock;
 	__u32 number;
 	struct state tap[TAPS];
+	struct echo ends[ENDS];
 };
 
 /* Counters per hook and processor. */

@@ -48,9 +48,9 @@ def errors(tables: Tables) -> str:
     others = two.xs("others", level="part").loc[10_000]
     return (
         f"Of the windows of flows that the bottleneck does not limit, {named} got a name. At 10 s, depending on the "
-        f"part, {_range(ten.wrong)} of the windows got a wrong name, and {_range(ten.unknown)} got none; of the windows of other congestion controls, "
-        f"{100 * others.unknown:.0f} % got none, and {100 * others.by_behaviour:.0f} % none or the name of what they "
-        f"do. Over all "
+        f"part, {_range(ten.wrong)} of the windows got a wrong name, and {_range(ten.unknown)} got none; of the windows of "
+        f"other congestion controls, {100 * others.unknown:.0f} % got none, and {100 * others.by_behaviour:.0f} % none or "
+        "the name of what they do. Over all "
         f"parts and lengths, the share of correct names differs from their probability by {error:.2f} on average "
         f"(expected calibration error)."
     )

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..._support.arguments import positive_ns
+from ...analysis.sender_view import LEAST_ECHOES
 from ...analysis.slots import CELL
 from ...errors import ParameterError
 from .errors import CollectorError
@@ -126,6 +127,12 @@ class Collector(Protocol):
     def read(self) -> Reading:
         """Return new data."""
 
+    def rtts(self) -> dict[int, tuple[float, float]]:
+        """The shortest RTTs in ns from the tap to the receiver and to the sender of monitored flows, by number.
+
+        As far as TCP timestamps have shown them.
+        """
+
     def wait(self, until_ns: int) -> bool:
         """Wait until a time (Unix epoch); False if nothing more will come."""
 
@@ -149,7 +156,15 @@ _HEAVY = np.dtype(
         ("bytes", np.uint64),
     ]
 )
-#: Each takes about 300 bytes of the kernel's memory from the start.
+_TAP_RTTS = np.dtype(
+    [
+        ("number", np.uint32),
+        ("samples", np.uint32, 2),
+        ("padding", np.uint32),
+        ("shortest_ns", np.int64, 2),
+    ]
+)
+#: Each takes about 400 bytes of the kernel's memory from the start.
 _MOST_FLOWS = 2**20
 #: Maximum time between a packet's time stamp and its being counted.
 _GRACE_NS = 2_000_000
@@ -345,6 +360,20 @@ class KernelCollector:
             for i, hook in enumerate(_HOOKS)
         }
         return Reading(*sides, (clock_ns - _GRACE_NS) // self.slot_ns, counts)
+
+    def rtts(self) -> dict[int, tuple[float, float]]:
+        """The shortest RTTs in ns from the tap to the receiver and to the sender of monitored flows, by number.
+
+        Flows without TCP timestamps, of which few have come back, or with sampling are left out.
+        """
+        found = np.frombuffer(self._ask("rtts"), _TAP_RTTS)
+        found = found[(found["samples"] >= LEAST_ECHOES).all(axis=1)]
+        return {
+            number: (float(receiver), float(sender))
+            for number, (receiver, sender) in zip(
+                found["number"].tolist(), found["shortest_ns"].tolist(), strict=True
+            )
+        }
 
     @property
     def now_ns(self) -> int:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
+
+from ...analysis.sender_view import seen_by_sender
 
 __all__ = ["Naming", "SlotClassifier", "load_classifier"]
 
@@ -70,8 +74,14 @@ class Naming:
         if self._classifier is not None and len(slots):
             self._parts.append(slots)
 
-    def names(self, now_slot: int) -> dict[int, dict[str, Any]]:
-        """The classifier's result by flow number: at least ``cca`` and ``probability``."""
+    def names(
+        self, now_slot: int, rtts: Mapping[int, tuple[float, float]] | None = None
+    ) -> dict[int, dict[str, Any]]:
+        """The classifier's result by flow number: at least ``cca`` and ``probability``.
+
+        `rtts` are those from the tap to the receiver and to the sender, as from :meth:`Collector.rtts`. Flows that have
+        some are named as their senders see them (:func:`cctoolkit.seen_by_sender`).
+        """
         if self._classifier is None or not self._parts:
             return {}
         slots = pd.concat(self._parts, ignore_index=True)
@@ -83,5 +93,26 @@ class Naming:
         self._parts = [slots]
         if not len(slots):
             return {}
-        table = self._classifier.predict_slots(slots)
+        seen = seen_by_sender(_since_gaps(slots), _flows(rtts or {}))
+        table = self._classifier.predict_slots(seen)
         return {int(row["flow_id"]): {str(k): v for k, v in row.items()} for row in table.to_dict("records")}
+
+
+def _since_gaps(slots: pd.DataFrame) -> pd.DataFrame:
+    """Each flow's rows since the last one that lacks its predecessor: what a collector missed is not known."""
+    begins = (slots["slot"].diff() != 1) | (slots["flow_id"].diff() != 0)
+    stretch = begins.cumsum()
+    whole = slots[stretch == stretch.groupby(slots["flow_id"]).transform("max")].reset_index(drop=True)
+    whole.attrs = slots.attrs
+    return whole
+
+
+def _flows(rtts: Mapping[int, tuple[float, float]]) -> pd.DataFrame:
+    """Columns of a flows table, whose initiators are the senders."""
+    receiver, sender = np.array(list(rtts.values()), np.float64).reshape(-1, 2).T
+    return pd.DataFrame(
+        {
+            "flow_id": list(rtts), "handshake_rtt_ns": receiver + sender, "syn_rtt_ns": receiver,
+            "payload_fwd": 1, "payload_rev": 0,
+        }
+    )  # fmt: skip

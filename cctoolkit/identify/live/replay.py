@@ -9,6 +9,7 @@ import numpy as np
 
 from ..._support.arguments import number, positive_ns
 from ..._support.ranges import LEAST_SPEED, MOST_SPEED
+from ...analysis.sender_view import TapRtts
 from ...analysis.slots import CELL, SlotTable
 from ...analysis.tap_comparison import compare_taps
 from ...capture.model import Capture
@@ -133,6 +134,18 @@ class CaptureCollector:
             counts,
         )
 
+    def rtts(self) -> dict[int, tuple[float, float]]:
+        """The shortest RTTs in ns from the tap to the receiver and to the sender of monitored flows, by number."""
+        tap = self._taps["ingress"]
+        ways = np.flatnonzero(tap.number >= 0)
+        to_responder, to_initiator = tap.echoes.rtts_ns(ways >> 1).T
+        forward = ways & 1 == 0
+        receiver = np.where(forward, to_responder, to_initiator)
+        sender = np.where(forward, to_initiator, to_responder)
+        known = ~np.isnan(receiver + sender)
+        both = zip(receiver[known].tolist(), sender[known].tolist(), strict=True)
+        return dict(zip(tap.number[ways[known]].tolist(), both, strict=True))
+
     def wait(self, until_ns: int) -> bool:
         """Take the packets up to a time of the capture; False at its end."""
         if self.now_ns > self._end_ns:
@@ -189,6 +202,7 @@ class _Tap:
         self.counts = {"packets": 0, "segments": 0}
         self._table = SlotTable(slot_ms, sampling, seed=seed)
         self._with_acks = with_acks
+        self.echoes = TapRtts(self.capture.keys.flow_id if with_acks else [])
 
     def between(self, from_ns: int, until_ns: int) -> Capture:
         at, stop = np.searchsorted(self.capture.columns["ts_ns"], [from_ns, until_ns])
@@ -201,6 +215,7 @@ class _Tap:
             ((part.columns["tcp_flags"] != 0) & (part.columns["payload_bytes"] != 0)).sum()
         )
         self._table.update(part)
+        self.echoes.update(part.columns)
 
     def take_cells(self) -> np.ndarray:
         """Cells as from the kernel: of monitored flows, and of acknowledgements at the ingress only."""

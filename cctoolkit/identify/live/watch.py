@@ -182,7 +182,7 @@ def watch(
                 selection.note_packet(monitored.keys[number], now_ns / 1e9)
         table = None
         if now_ns >= next_report_ns or over:
-            names = naming.names(now_ns // collector.slot_ns - first_slot)
+            names = naming.names(now_ns // collector.slot_ns - first_slot, collector.rtts())
             table = report.table(monitored.keys, monitored.since_ns, names, now_ns, collector)
             if not over:
                 added, removed = selection.update(collector.heavy(least_bytes), now_ns / 1e9)

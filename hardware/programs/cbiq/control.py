@@ -400,6 +400,10 @@ class SwitchCollector:
         clock = self._clock
         return time.time_ns() if not clock.known or clock.zero_ns is None else clock.zero_ns + clock.now_ns
 
+    def rtts(self) -> dict[int, tuple[float, float]]:
+        """None: the switch sees no timestamps."""
+        return {}
+
     def wait(self, until_ns: int) -> bool:
         """Sleep until a time; always True, because a live link never ends."""
         while (left_s := (until_ns - self.now_ns) / 1e9) > 0:
