@@ -48,11 +48,10 @@ def errors(tables: Tables) -> str:
     others = two.xs("others", level="part").loc[10_000]
     return (
         f"Of the windows of flows that the bottleneck does not limit, {named} got a name. At 10 s, depending on the "
-        f"part, {_range(ten.wrong)} of the windows got a wrong name, and {_range(ten.unknown)} got none; of the windows of "
-        f"other congestion controls, {100 * others.unknown:.0f} % got none, and {100 * others.by_behaviour:.0f} % none or "
-        "the name of what they do. Over all "
-        f"parts and lengths, the share of correct names differs from their probability by {error:.2f} on average "
-        f"(expected calibration error)."
+        f"part, {_range(ten.wrong)} of the windows got a wrong name, and {_range(ten.unknown)} got none; of the "
+        f"windows of other congestion controls, {100 * others.unknown:.0f} % got none, and "
+        f"{100 * others.by_behaviour:.0f} % none or the name of what they do. Over all parts and lengths, the share of "
+        f"correct names differs from their probability by {error:.2f} on average (expected calibration error)."
     )
 
 
