@@ -111,8 +111,10 @@ class TapRtts:
 
     def update(self, columns: dict[str, np.ndarray]) -> None:
         """Take the next packets: columns of the packets table."""
-        rows = np.flatnonzero(np.isin(columns["flow_id"], self._flow_ids))
-        found = self._pairing.update({name: column[rows] for name, column in columns.items()})
+        wanted = np.isin(columns["flow_id"], self._flow_ids)
+        if not wanted.all():
+            columns = {name: column[wanted] for name, column in columns.items()}
+        found = self._pairing.update(columns)
         at = np.searchsorted(self._flow_ids, found["flow_id"]), found["direction"]
         np.minimum.at(self._shortest_ns, at, found["rtt_ns"])
         np.add.at(self._samples, at, 1)
