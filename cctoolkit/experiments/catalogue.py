@@ -192,7 +192,7 @@ RESULTS = {
         ("data/models/build.py",),
     ),
     "cca-benchmark": _benchmark("simulated", "--runs 24 --baselines", without=NOT_SIMULATED),
-    "cca-benchmark-linux": _benchmark("on real Linux", "--runs 12 --on uml", _UML, files=_LINUX),
+    "cca-benchmark-linux": _benchmark("on real Linux", "--runs 24 --on uml", _UML, files=_LINUX),
     "live": Result(
         "the live collector's rates, and live identification", "python -m benchmarks live",
         ("rates", "costs", "names"), ("benchmarks.live",), f"{_HERE}.books.live",
