@@ -93,6 +93,53 @@ def test_timestamps_show_where_the_sender_is_without_a_handshake(behind_ms):
     assert (ours[rows] - at_sender[rows]).abs().mean() < 0.02 * at_sender[rows].mean()
 
 
+@pytest.mark.parametrize(("on_s", "off_s"), [(0.02, 0.48), (0.005, 0.3)])
+def test_a_pause_of_the_application_is_not_the_way_to_the_sender(on_s, off_s):
+    """What a sender has to say comes at once, and its next burst echoes what came half a second ago."""
+    run = simulated(cct.Flow("cubic", rtt_ms=40, rate_mbps=15, on_s=on_s, off_s=off_s))
+    late = run.ingress.rows(run.ingress.columns["ts_ns"] >= 3 * 10**9)
+    seen = seen_by_sender(cct.compute_slots(late), late)
+    assert max(seen.attrs["sender_rtt_ns"].values(), default=0) < 3e6
+    assert cct.flow_limits(seen).limited_by.tolist() == ["application"]
+
+
+def test_parts_are_as_good_as_the_whole():
+    run = simulated(
+        cct.Flow("cubic", rtt_ms=100), cct.Flow("reno", rtt_ms=60, on_s=0.1, off_s=0.2, rate_mbps=9)
+    )
+    tap = nearer_to_the_receiver(run.ingress, 45)
+    rows = np.arange(len(tap))
+    whole, in_parts, of_one = TapRtts([0, 1]), TapRtts([0, 1]), TapRtts([1])
+    whole.update(tap.columns)
+    for begin in range(0, len(rows), 777):
+        part = tap.rows((rows >= begin) & (rows < begin + 777)).columns
+        in_parts.update(part)
+        of_one.update(part)
+    np.testing.assert_array_equal(in_parts.rtts_ns([1, 0, 7]), whole.rtts_ns([1, 0, 7]))
+    np.testing.assert_array_equal(of_one.rtts_ns([0, 1]), [[np.nan] * 2, *whole.rtts_ns([1])])
+    assert np.isnan(whole.rtts_ns([7])).all() and whole.rtts_ns([0])[0].tolist() == pytest.approx(
+        [55e6, 45e6], rel=0.05
+    )
+
+    c, last, samples = tap.columns, {}, {}
+    for sample in cct.rtt_samples(tap, method="timestamps").itertuples():
+        samples.setdefault((sample.ts_ns, sample.flow_id), []).append(sample)
+    shortest: dict[tuple[int, int], list[int]] = {}
+    for ts, flow, way, size in zip(
+        *(c[n].tolist() for n in ("ts_ns", "flow_id", "direction", "payload_bytes")), strict=True
+    ):
+        for sample in samples.pop((ts, flow), []):
+            if sample.direction != way and (
+                not size or last.get((flow, way), -1) > ts - sample.rtt_ns or sample.rtt_ns <= 2e6
+            ):
+                shortest.setdefault((flow, sample.direction), []).append(sample.rtt_ns)
+        if size:
+            last[flow, way] = ts
+    for (flow, direction), found in shortest.items():
+        if len(found) >= 8:
+            assert whole.rtts_ns([flow])[0, direction] == min(found)
+
+
 def test_what_took_longer_does_not_count():
     """A server that is slow to accept makes the handshake's half longer than the way to it."""
     run = simulated(cct.Flow("cubic", rtt_ms=40))

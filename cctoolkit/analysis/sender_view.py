@@ -7,8 +7,9 @@ difference.
 
 Two things show how far away both ends are: the halves of a handshake, SYN to SYN/ACK and SYN/ACK to ACK
 (:mod:`cctoolkit.analysis.handshake`), and the shortest time until an end echoes a TCP timestamp, also in the middle of
-a connection. Neither can be too short, so the shorter one counts. It is a constant: a queue between the sender and the
-tap varies it, but then the tap is behind a bottleneck. Fractions of a slot are rounded.
+a connection. Neither can be too short, so the shorter one counts. A sender that pauses echoes late, so an echo in data
+counts only if other data passed while it was awaited, or if it came at once. The RTT is a constant: a queue between the
+sender and the tap varies it, but then the tap is behind a bottleneck. Fractions of a slot are rounded.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ from .rtt import RttPairing
 from .sequence import ahead
 from .slot_rows import consecutive, observed
 
-__all__ = ["LEAST_ECHOES", "TapRtts", "seen_by_sender"]
+__all__ = ["AT_ONCE_NS", "LEAST_ECHOES", "TapRtts", "seen_by_sender"]
 
 #: What the table gets, what is needed for it, and what changes.
 _NOTED = ("path_rtt_ns", "sender_rtt_ns")
 _ARRIVALS = ("in_bytes", "in_seq")
 _ACKNOWLEDGED = ("bytes_in_flight", "ecn_echoes")
-#: Echoes of timestamps after which the shortest is hardly a wait for the application.
+#: Echoes of timestamps after which the shortest is hardly a wait for something else.
 LEAST_ECHOES = 8
+#: An echo within this time is no wait for the application that would matter.
+AT_ONCE_NS = 2_000_000
 
 
 @kernel
@@ -108,6 +111,8 @@ class TapRtts:
         self._pairing = RttPairing("timestamps")
         self._shortest_ns = np.full((len(self._flow_ids), 2), np.iinfo(np.int64).max)
         self._samples = np.zeros((len(self._flow_ids), 2), np.int64)
+        self._last_data_ns = np.full((len(self._flow_ids), 2), np.iinfo(np.int64).min)
+        self._packets = 0
 
     def update(self, columns: dict[str, np.ndarray]) -> None:
         """Take the next packets: columns of the packets table."""
@@ -115,9 +120,31 @@ class TapRtts:
         if not wanted.all():
             columns = {name: column[wanted] for name, column in columns.items()}
         found = self._pairing.update(columns)
-        at = np.searchsorted(self._flow_ids, found["flow_id"]), found["direction"]
-        np.minimum.at(self._shortest_ns, at, found["rtt_ns"])
+        before_ns = self._data_before(columns)[found["packet"] - self._packets]
+        self._packets += len(columns["ts_ns"])
+        rtt_ns = found["rtt_ns"]
+        certain = (before_ns > found["ts_ns"] - rtt_ns) | (rtt_ns <= AT_ONCE_NS)
+        at = np.searchsorted(self._flow_ids, found["flow_id"][certain]), found["direction"][certain]
+        np.minimum.at(self._shortest_ns, at, rtt_ns[certain])
         np.add.at(self._samples, at, 1)
+
+    def _data_before(self, columns: dict[str, np.ndarray]) -> np.ndarray:
+        """When the last data before each packet passed in its direction; for packets without data, now."""
+        ts_ns = columns["ts_ns"]
+        rows = np.flatnonzero(columns["payload_bytes"])
+        flow = np.searchsorted(self._flow_ids, columns["flow_id"][rows])
+        way = 2 * flow + columns["direction"][rows]
+        order = np.argsort(way, kind="stable")
+        way, rows = way[order], rows[order]
+        last_ns = self._last_data_ns.reshape(-1)
+        before_ns = np.roll(ts_ns[rows], 1)
+        begins = np.flatnonzero(np.diff(way, prepend=-1))
+        before_ns[begins] = last_ns[way[begins]]
+        ends = np.append(begins[1:], len(way)) - 1 if len(way) else begins
+        last_ns[way[ends]] = ts_ns[rows[ends]]
+        found = ts_ns.copy()
+        found[rows] = before_ns
+        return found
 
     def rtts_ns(self, flow_ids: npt.ArrayLike) -> np.ndarray:
         """For each flow the RTTs to its responder and to its initiator in ns; NaN if they are not known."""

@@ -340,27 +340,29 @@ static __always_inline __s64 ahead(__u32 a, __u32 b)
 	return (__s32)(a - b);
 }
 
-static __always_inline void take_echo(struct echo *from, __s64 since, __s64 ts)
+/* A sender that pauses echoes late: other data must have passed since, or the echo have come at once. */
+static __always_inline void take_echo(struct echo *from, __s64 since, __s64 before, __s64 ts)
 {
-	if (!since || ts < since) /* a clock that was set back */
+	if (!since || ts < since || (before <= since && ts - since > AT_ONCE_NS)) /* or the clock was set back */
 		return;
 	if (!from->samples || ts - since < from->shortest_ns)
 		from->shortest_ns = ts - since;
 	from->samples++;
 }
 
-/* A segment passes from one end to the other, which are `from` and `to`. */
-static __always_inline void time_echo(struct echo *from, struct echo *to, const struct segment *seg, __s64 ts)
+/* A segment passes from one end to the other, which are `from` and `to`; the data before it passed at `before`. */
+static __always_inline void time_echo(struct echo *from, struct echo *to, const struct segment *seg, __s64 before,
+				      __s64 ts)
 {
 	if (!seg->has_ts)
 		return;
 	if (from->newest && seg->tsecr == from->newest) {
-		take_echo(from, from->newest_ns, ts);
+		take_echo(from, from->newest_ns, before, ts);
 		from->newest_ns = 0;
 		from->waits = 0;
 	} else if (from->waits && ahead(seg->tsecr, from->awaited) >= 0) {
 		if (seg->tsecr == from->awaited) /* a later one tells nothing */
-			take_echo(from, from->awaited_ns, ts);
+			take_echo(from, from->awaited_ns, before, ts);
 		from->waits = 0;
 	}
 	if (!to->newest || ahead(seg->tsval, to->newest) > 0) {
@@ -411,6 +413,7 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 	/* A clock that was set back gives no gap; nor do packets of two processors that locked in the other order. */
 	if (state->seen && ts >= state->last_ts && ts - state->last_ts > state->arrival_gap)
 		state->arrival_gap = ts - state->last_ts;
+	__s64 before = state->last_ts;
 	state->seen = 1;
 	state->last_ts = ts;
 	if (seg->has_ts) {
@@ -428,7 +431,7 @@ static __always_inline void add(struct __sk_buff *skb, struct flow *flow, __u32 
 			state->end = state->acked + ahead(end, (__u32)state->acked);
 		else
 			state->end = FIRST_LAP + end;
-		time_echo(&flow->ends[SENDER], &flow->ends[RECEIVER], seg, ts);
+		time_echo(&flow->ends[SENDER], &flow->ends[RECEIVER], seg, before, ts);
 	}
 	unlock(flow);
 
@@ -464,7 +467,7 @@ static __always_inline void acknowledge(struct __sk_buff *skb, struct flow *flow
 		count->lost_packets++;
 		return;
 	}
-	time_echo(&flow->ends[RECEIVER], &flow->ends[SENDER], seg, ts);
+	time_echo(&flow->ends[RECEIVER], &flow->ends[SENDER], seg, ts, ts);
 	__s64 acked = state->acked ? state->acked : state->end ? state->end : FIRST_LAP + ack;
 	acked += ahead(ack, (__u32)acked);
 	int further = acked > state->acked, changed = differs && state->ecn_flags;

@@ -43,6 +43,9 @@ struct cell {
 };
 #define NONE (-0x7fffffffffffffffLL - 1)
 
+/* An echo of a timestamp within this time is no wait for the application (cctoolkit/analysis/sender_view.py). */
+#define AT_ONCE_NS 2000000
+
 /* A flow at one tap: the open cell, and the state between packets. */
 struct state {
 	__s64 slot;
