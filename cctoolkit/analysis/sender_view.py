@@ -98,6 +98,26 @@ def _delay_acknowledgements(came, seq, later, flight, echoes):
             echoes[t] = echoes[before] if before >= 0 and not np.isnan(echoes[before]) else 0.0
 
 
+@kernel
+@no_type_check  # numba types it
+def _data_before(ts_ns, flow, direction, payload_bytes, last_ns, before_ns):
+    """When the last data before each packet passed in its direction; for packets without data, now.
+
+    Parameters
+    ----------
+    ts_ns, flow, direction, payload_bytes : int arrays, shape (n,)
+    last_ns : int64 array, shape (flows, 2)
+        When data passed last; updated.
+    before_ns : int64 array, shape (n,)
+        Written.
+    """
+    for i in range(len(ts_ns)):
+        before_ns[i] = ts_ns[i]
+        if payload_bytes[i] > 0:
+            before_ns[i] = last_ns[flow[i], direction[i]]
+            last_ns[flow[i], direction[i]] = ts_ns[i]
+
+
 class TapRtts:
     """The shortest RTTs from the tap to both ends of some flows, by their TCP timestamps, part by part.
 
@@ -120,31 +140,23 @@ class TapRtts:
         if not wanted.all():
             columns = {name: column[wanted] for name, column in columns.items()}
         found = self._pairing.update(columns)
-        before_ns = self._data_before(columns)[found["packet"] - self._packets]
-        self._packets += len(columns["ts_ns"])
+        flow = np.searchsorted(self._flow_ids, columns["flow_id"])
+        before_ns = np.empty(len(flow), np.int64)
+        _data_before(
+            columns["ts_ns"],
+            flow,
+            columns["direction"],
+            columns["payload_bytes"],
+            self._last_data_ns,
+            before_ns,
+        )
+        before_ns = before_ns[found["packet"] - self._packets]
+        self._packets += len(flow)
         rtt_ns = found["rtt_ns"]
         certain = (before_ns > found["ts_ns"] - rtt_ns) | (rtt_ns <= AT_ONCE_NS)
         at = np.searchsorted(self._flow_ids, found["flow_id"][certain]), found["direction"][certain]
         np.minimum.at(self._shortest_ns, at, rtt_ns[certain])
         np.add.at(self._samples, at, 1)
-
-    def _data_before(self, columns: dict[str, np.ndarray]) -> np.ndarray:
-        """When the last data before each packet passed in its direction; for packets without data, now."""
-        ts_ns = columns["ts_ns"]
-        rows = np.flatnonzero(columns["payload_bytes"])
-        flow = np.searchsorted(self._flow_ids, columns["flow_id"][rows])
-        way = 2 * flow + columns["direction"][rows]
-        order = np.argsort(way, kind="stable")
-        way, rows = way[order], rows[order]
-        last_ns = self._last_data_ns.reshape(-1)
-        before_ns = np.roll(ts_ns[rows], 1)
-        begins = np.flatnonzero(np.diff(way, prepend=-1))
-        before_ns[begins] = last_ns[way[begins]]
-        ends = np.append(begins[1:], len(way)) - 1 if len(way) else begins
-        last_ns[way[ends]] = ts_ns[rows[ends]]
-        found = ts_ns.copy()
-        found[rows] = before_ns
-        return found
 
     def rtts_ns(self, flow_ids: npt.ArrayLike) -> np.ndarray:
         """For each flow the RTTs to its responder and to its initiator in ns; NaN if they are not known."""
