@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from naive_slots import ahead
+from naive_slots import counted_on
 
 NAN = math.nan
 
@@ -50,13 +50,7 @@ def signs(
             run = 0
 
     # sequence numbers, counted on from the first
-    begins: dict[int, int] = {}
-    at, previous = 0, None
-    for t in range(n):
-        if came[t] > 0 and seq[t] >= 0:
-            at += 0 if previous is None else ahead(seq[t], previous)
-            previous = seq[t]
-            begins[t] = at
+    begins = counted_on(came, seq)
     highest = [
         max([0.0, *(begins[u] + came[u] for u in begins if u <= t)]) for t in range(n)
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from naive_slots import ahead
+from naive_slots import counted_on
 
 
 def delayed(
@@ -13,13 +13,7 @@ def delayed(
 ) -> tuple[list[float], list[float]]:
     """Bytes in flight and ECN echoes of a flow's slots with every acknowledgement `later` slots later; NaN: unknown."""
     n = len(came)
-    starts: dict[int, float] = {}  # where slots begin, counted on from the first
-    at, last = 0, None
-    for t in range(n):
-        if came[t] > 0 and seq[t] >= 0:
-            at += 0 if last is None else ahead(seq[t], last)
-            last = seq[t]
-            starts[t] = at
+    starts = counted_on(came, seq)
     newer = {
         t: start for t, start in starts.items() if start > max([-1, *(starts[u] for u in starts if u < t)])
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,18 @@ CE = 3
 def ahead(a: int, b: int) -> int:
     """How far a is ahead of b on the circle of 2**32 numbers; negative if it is behind."""
     return (a - b + 2**31) % 2**32 - 2**31
+
+
+def counted_on(came: Sequence[float], seq: Sequence[int]) -> dict[int, int]:
+    """By slot with data, its first sequence number, counted on from the flow's first."""
+    begins: dict[int, int] = {}
+    at, previous = 0, None
+    for t in range(len(came)):
+        if came[t] > 0 and seq[t] >= 0:
+            at += 0 if previous is None else ahead(seq[t], previous)
+            previous = seq[t]
+            begins[t] = at
+    return begins
 
 
 def packets_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, int]]:

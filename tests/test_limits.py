@@ -28,6 +28,17 @@ def slots_of(came, flight, seq, **more) -> pd.DataFrame:
     return table
 
 
+def slots_of_columns(came, flight, seq, ce, echoes) -> pd.DataFrame:
+    """The slots of a flow as :func:`flows` draws it."""
+    return slots_of(
+        [int(x) for x in came],
+        [None if math.isnan(x) else int(x) for x in flight],
+        [None if x < 0 else x for x in seq],
+        in_ce_packets=ce,
+        ecn_echoes=echoes,
+    )
+
+
 # ---- the kernel and its twin -----------------------------------------------------------------------------------------
 
 
@@ -60,16 +71,8 @@ def flows(draw: st.DrawFn) -> tuple[list[float], list[float], list[int], list[in
 @settings(max_examples=examples(100), deadline=None)
 @given(flows())
 def test_what_is_measured_is_what_its_definition_says(flow):
-    came, flight, seq, ce, echoes = flow
-    slots = slots_of(
-        [int(x) for x in came],
-        [None if math.isnan(x) else int(x) for x in flight],
-        [None if x < 0 else x for x in seq],
-        in_ce_packets=ce,
-        ecn_echoes=echoes,
-    )
-    (row,) = cct.flow_limits(slots).to_dict("records")
-    wanted = signs(came, flight, seq, ce, echoes)
+    (row,) = cct.flow_limits(slots_of_columns(*flow)).to_dict("records")
+    wanted = signs(*flow)
     for name in SIGNS:
         assert row[name] == pytest.approx(wanted.get(name, math.nan), rel=1e-9, abs=1e-9, nan_ok=True), name
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from naive_sender_view import delayed
-from test_limits import flows, nearer_to_the_receiver, simulated, slots_of
+from test_limits import flows, nearer_to_the_receiver, simulated, slots_of, slots_of_columns
 from tools import examples
 
 import cctoolkit as cct
@@ -29,14 +29,8 @@ def flow_with(handshake_rtt_ns: int | None, syn_rtt_ns: int | None, forward: boo
 @settings(max_examples=examples(100), deadline=None)
 @given(flows(), st.integers(1, 150))
 def test_every_acknowledgement_counts_later(flow, later):
-    came, flight, seq, ce, echoes = flow
-    slots = slots_of(
-        [int(x) for x in came],
-        [None if math.isnan(x) else int(x) for x in flight],
-        [None if x < 0 else x for x in seq],
-        in_ce_packets=ce,
-        ecn_echoes=echoes,
-    )
+    came, flight, seq, _, echoes = flow
+    slots = slots_of_columns(*flow)
     slots.attrs["slot_ms"] = 1.0
     seen = seen_by_sender(slots, flow_with(200_000_000, later * 1_000_000, forward=False))
     wanted = delayed(came, seq, later, flight, echoes)

@@ -429,8 +429,8 @@ def flow_limits(slots: pd.DataFrame) -> pd.DataFrame:
           acknowledgements' ECN flags, which come in pairs with classic ECN (RFC 3168).
         - ``segment_bytes``: payload of the flow's full segments; 1448 if `slots` lacks ``in_packets`` or they do not
           show it.
-        - ``path_rtt_slots``, ``sender_rtt_slots``: RTT of the whole path by its handshake, and its part between tap and
-          sender, in slots; NaN if they are not known.
+        - ``path_rtt_slots``, ``sender_rtt_slots``: RTT of the whole path, and its part between tap and sender, as
+          :func:`cctoolkit.seen_by_sender` noted them, in slots; NaN if they are not known.
 
     Raises
     ------
