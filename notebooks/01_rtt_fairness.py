@@ -244,9 +244,9 @@ second = run_test(2)
 third = run_test(3)
 
 # %% [markdown]
-# The paper's 60 % for CUBIC is not a constant: it tends to grow with the other flow's RTT (with 1 Gbit/s and two minutes, <!-- results: rtt-separation-pairs/cubic-beside-15 -->45 %<!-- end --> against 15 ms,
-# <!-- results: rtt-separation-pairs/cubic-beside-40 -->59 %<!-- end --> against 40 ms,
-# <!-- results: rtt-separation-pairs/cubic-beside-100 -->77 %<!-- end --> against 100 ms). How much more depends on the buffer
+# The paper's 60 % for CUBIC is not a constant: it tends to grow with the other flow's RTT (with 1 Gbit/s and two minutes, <!-- results: rtt-separation/cubic-beside-15 -->45 %<!-- end --> against 15 ms,
+# <!-- results: rtt-separation/cubic-beside-40 -->59 %<!-- end --> against 40 ms,
+# <!-- results: rtt-separation/cubic-beside-100 -->77 %<!-- end --> against 100 ms). How much more depends on the buffer
 # (here the BDP of the longer RTT; the paper does not give it), because queueing delay makes RTTs more alike, and on the
 # number of parallel streams per flow: test 11 in `docs/separation.md` varies both. On the small link used here, a CUBIC
 # flow with a long RTT has not reached its share after half a minute.

@@ -129,18 +129,8 @@ RESULTS = {
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),
     "rtt-separation": _experiment(
-        "rtt-separation", "the RTT paper's tests in the simulator", "",
-        "test1", "test2", "test4", "test5", "test6", "scaling", "test8", "test10", "test11", "table1",
-    ),
-    "rtt-separation-pairs": _experiment(
-        "rtt-separation", "the RTT paper's test 3: two flows with different RTTs", "--test 3", "test3",
-    ),
-    "rtt-separation-traffic": _experiment(
-        "rtt-separation", "when separation by RTT pays, and when it does harm", "--test 9", "test9",
-    ),
-    "rtt-separation-transfers": _experiment(
-        "rtt-separation", "the RTT paper's test 4 with a quarter of its 6000 transfers", "--test 4 --scale 0.25",
-        "test4",
+        "rtt-separation", "the RTT paper's tests in the simulator, with all of the 6000 transfers", "--full",
+        *(f"test{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)), "scaling", "table1",
     ),
     "rtt-separation-linux": _experiment(
         "rtt-separation", "tests 1 and 3 in the simulator and on real Linux", "--testbed",
