@@ -190,7 +190,8 @@ pd.DataFrame(
 # This section repeats the experiments of `cct experiment rtt-separation`: the same scenarios with one queue, with the
 # paper's system, and with its competitors, with the paper's numbers. Here, the link has a tenth of the paper's 1
 # Gbit/s, runs take a quarter of its time, and test 4 has a hundredth of the bytes. The command runs them at the
-# paper's rate, and test 4 with a fiftieth of its transfers.
+# paper's rate, and test 4 with a fiftieth of its transfers (with `--full`, all of them; `docs/separation.md` has the
+# result).
 
 # %%
 from cctoolkit.experiments import rtt_separation as tests
@@ -261,7 +262,7 @@ fourth = run_test(4)
 
 # %% [markdown]
 # Fairness by itself does *not* shorten the mean completion time: on a full link, a flow that is slowed down in favour
-# of another finishes later, and the net gain depends on the sample of transfers. At 1 Gbit/s, several queues also slow
+# of another finishes later, and with few transfers the net gain depends on the sample. At 1 Gbit/s, several queues also slow
 # CUBIC's transfers down more equally (test 8 in `docs/separation.md`); with the few transfers here, `jain_of_slowdown`
 # need not show it.
 #
