@@ -1,10 +1,12 @@
-"""The loop behind :mod:`cctoolkit.analysis.flows`: one pass over the packets, three tables of state.
+"""The loop behind :mod:`cctoolkit.analysis.flows`: one pass over the packets, and tables of state.
 
 Every direction has a cache line of its own (:data:`DIRECTION`), and that is all that a segment in order touches: with
-a million flows cache misses are the cost. Faults of a direction are counted in a row of a second table
-(:data:`FAULTS`), allocated at the first fault; the ranges of sequence numbers it skipped are in a third
-(:data:`HOLE`), allocated when it first skips some. All zero means "nothing seen", so fresh memory needs no
-initialisation, and row 0 of the second and third table stays empty: directions without faults share it.
+a million flows cache misses are the cost. The directions of initiators and of responders are apart, as are the
+handshakes (:data:`HANDSHAKE`): a flow of which one direction was captured, from its middle, takes no memory for the
+rest. Faults of a direction are counted in a row of a further table (:data:`FAULTS`), allocated at the first fault; the
+ranges of sequence numbers it skipped are in another (:data:`HOLE`), allocated when it first skips some. All zero means
+"nothing seen", so fresh memory needs no initialisation, and row 0 of these two tables stays empty: directions without
+faults share it.
 
 A kernel that may need a row when none is left returns the packet it stopped at, before that packet has changed
 anything; the caller makes the tables larger and calls again.
@@ -22,7 +24,7 @@ from .._support.kernels import kernel
 from ..capture._load import prefetch
 from .handshake import OPENING, is_syn, syn_rtt, take_ack, take_answer, take_syn
 
-__all__ = ["DIRECTION", "FAULTS", "FLOW", "HOLE", "HOLES", "KINDS", "OPENING", "update"]
+__all__ = ["DIRECTION", "FAULTS", "FLOW", "HANDSHAKE", "HOLE", "HOLES", "KINDS", "update"]
 
 FAST_RETRANSMIT_NS = 20_000_000
 REORDERING_NS = 3_000_000
@@ -82,16 +84,24 @@ assert DIRECTION.itemsize == 64
 FLOW = np.dtype(
     [
         ("first_ts", "i8"),
+        ("floor_fwd", "u4"),  # the lowest sequence number seen
+        ("floor_rev", "u4"),
+    ]
+)
+assert FLOW.itemsize == 16
+
+#: A flow's handshake, touched if its SYN was captured or a side announced its MSS.
+HANDSHAKE = np.dtype(
+    [
+        *((name, OPENING[name]) for name in OPENING.names or ()),
         ("syn_ts", "i8"),  # of the newest SYN
         ("initial_rtt", "i8"),  # from there to what ends the handshake, whatever was lost; tshark's
         ("handshake_rtt", "i8"),  # 0: none
-        ("floor_fwd", "u4"),  # the lowest sequence number seen
-        ("floor_rev", "u4"),
-        ("mss", "u4"),  # the smaller of those announced; 0: none was seen
         ("syn_rtt", "u4"),  # the part of handshake_rtt until the SYN/ACK, plus 1; 0: none
+        ("mss", "u4"),  # the smaller of those announced; 0: none was seen
     ]
 )
-assert FLOW.itemsize == 48
+assert HANDSHAKE.itemsize == 72
 
 FAULTS = np.dtype(
     [
@@ -128,8 +138,8 @@ RECENT = np.dtype(
     ]
 )
 
-FLOW_BYTES, OPENING_BYTES = FLOW.itemsize, OPENING.itemsize
-_1, _HOLES = np.uint64(1), np.uint64(HOLES)
+DIRECTION_BYTES, FLOW_BYTES, HANDSHAKE_BYTES = DIRECTION.itemsize, FLOW.itemsize, HANDSHAKE.itemsize
+_HOLES = np.uint64(HOLES)
 _AHEAD = np.uint64(16)
 
 
@@ -239,11 +249,11 @@ def fill_holes(fault, holes, used, begin, length):
 
 @kernel
 @no_type_check  # numba types it
-def _segments(payload, tsval, flow):
+def _segments(payload, tsval, handshake):
     """Number of segments on the wire for a captured one: a host's network card cuts what is longer than the MSS."""
     if payload <= ETHERNET_MSS:
         return np.int64(1)
-    mss = np.int64(flow.mss) if flow.mss != 0 else np.int64(ETHERNET_MSS)
+    mss = np.int64(handshake.mss) if handshake.mss != 0 else np.int64(ETHERNET_MSS)
     if tsval != 0:
         mss = max(mss - TIMESTAMP_BYTES, np.int64(1))
     return (payload + mss - 1) // mss
@@ -251,16 +261,18 @@ def _segments(payload, tsval, flow):
 
 @kernel
 @no_type_check  # numba types it
-def _round_trip(flow, unknown):
+def _round_trip(handshake, unknown):
     """The round-trip time from the handshake, only roughly if a SYN or SYN/ACK was lost."""
-    if flow.handshake_rtt != 0:
-        return flow.handshake_rtt
-    return flow.initial_rtt if flow.initial_rtt != 0 else np.int64(unknown)
+    if handshake.handshake_rtt != 0:
+        return handshake.handshake_rtt
+    return handshake.initial_rtt if handshake.initial_rtt != 0 else np.int64(unknown)
 
 
 @kernel
 @no_type_check  # numba types it
-def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged):
+def _below_edge(
+    own, flow, handshake, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged
+):
     """Decide whether a segment below the edge was retransmitted, reordered or only recorded twice, and count it.
 
     Parameters
@@ -269,6 +281,8 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
         The sender's state.
     flow : record of :data:`FLOW`
         The flow's state.
+    handshake : record of :data:`HANDSHAKE`
+        The flow's handshake.
     backward : bool
         Whether the responder sends.
     faults : array of :data:`FAULTS`
@@ -319,10 +333,10 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
         if stamped and newer != 0:
             overtaken = newer < 0
         else:
-            patience = _round_trip(flow, TICK_NS if stamped else REORDERING_NS)
+            patience = _round_trip(handshake, TICK_NS if stamped else REORDERING_NS)
             overtaken = -patience < ts - skipped_ts < patience  # stamps may be a little out of order
         if overtaken:
-            fault.out_of_order += _segments(payload, tsval, flow)
+            fault.out_of_order += _segments(payload, tsval, handshake)
             return REORDERED
     elif missing == 0 and below == span:
         since_edge = np.int32(np.int64(tsval) - np.int64(own.edge_tsval))
@@ -337,14 +351,14 @@ def _below_edge(own, flow, backward, faults, holes, used, ts, begin, span, paylo
         return _SEEN
     # a SYN's number comes before its data, a FIN's after
     again = min(below, payload) if flags & _SYN == 0 else below - 1
-    fault.retransmits += _segments(again, tsval, flow)
+    fault.retransmits += _segments(again, tsval, handshake)
     fault.retransmitted_bytes += again
     return RETRANSMITTED
 
 
 @kernel
 @no_type_check  # numba types it
-def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
+def _tshark(own, other, handshake, faults, used, ts, begin, span, payload):
     """Count the segment by tshark's rules.
 
     Parameters
@@ -353,8 +367,8 @@ def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
         The sender's state.
     other : record of :data:`DIRECTION`
         The receiver's state.
-    flow : record of :data:`FLOW`
-        The flow's state.
+    handshake : record of :data:`HANDSHAKE`
+        The flow's handshake.
     faults : array of :data:`FAULTS`
         One row for each direction with a fault.
     used : int64 array, shape (2,)
@@ -378,7 +392,7 @@ def _tshark(own, other, flow, faults, used, ts, begin, span, payload):
     ):
         again = True
     else:
-        patience = flow.initial_rtt if flow.initial_rtt != 0 else REORDERING_NS
+        patience = handshake.initial_rtt if handshake.initial_rtt != 0 else REORDERING_NS
         again = not 0 <= ts - own.edge_ts < patience or offset + span == 0
     fault = faults[_faults_of(own, faults, used)]
     if again:
@@ -416,6 +430,7 @@ def _take_irregular(
     own,
     other,
     flow,
+    handshake,
     backward,
     faults,
     holes,
@@ -439,6 +454,8 @@ def _take_irregular(
         The receiver's state.
     flow : record of :data:`FLOW`
         The flow's state.
+    handshake : record of :data:`HANDSHAKE`
+        The flow's handshake.
     backward : bool
         Whether the responder sends.
     faults : array of :data:`FAULTS`
@@ -469,7 +486,7 @@ def _take_irregular(
     """
     if flags & _RST != 0:  # its number may be anything, and what it carries is no data
         if span != 0:
-            _tshark(own, other, flow, faults, used, ts, begin, span, payload)
+            _tshark(own, other, handshake, faults, used, ts, begin, span, payload)
         return OTHER
     offset = np.int64(np.int32(begin - np.int64(own.edge)))
     if offset > FAR or offset < -FAR or (flags & _SYN != 0 and not -SAME_SYN <= offset < 0):
@@ -481,7 +498,7 @@ def _take_irregular(
         if payload == 0 or other.state & HAS_ACK == 0 or _is_acked(other, begin + 1):
             return OTHER  # a keep-alive, and not its last byte sent again
     elif span != 0:
-        _tshark(own, other, flow, faults, used, ts, begin, span, payload)
+        _tshark(own, other, handshake, faults, used, ts, begin, span, payload)
 
     end = begin + span
     kind = OTHER if span == 0 else NEW
@@ -503,12 +520,25 @@ def _take_irregular(
         same_ack = own.state & HAS_ACK != 0 and ack == own.last_ack
         unchanged = window == own.window and (same_ack or flags & _ACK == 0)
         kind = _below_edge(
-            own, flow, backward, faults, holes, used, ts, begin, span, payload, flags, tsval, unchanged
+            own,
+            flow,
+            handshake,
+            backward,
+            faults,
+            holes,
+            used,
+            ts,
+            begin,
+            span,
+            payload,
+            flags,
+            tsval,
+            unchanged,
         )
         if offset + span > 0:
             _move_edge(own, ts, end, tsval)
     if kind != OTHER and kind != _SEEN:
-        own.segments += _segments(payload, tsval, flow)
+        own.segments += _segments(payload, tsval, handshake)
     return kind
 
 
@@ -577,33 +607,31 @@ def _was_recorded(
 
 @kernel
 @no_type_check  # numba types it
-def _follow_handshake(state, flow, opening, ts, seq, ack, flags, payload, tsval, tsecr):
+def _follow_handshake(state, handshake, ts, seq, ack, flags, payload, tsval, tsecr):
     """Take in what the initiator sends until the handshake is over; return the new state.
 
     Parameters
     ----------
     state : int
         State bits of the initiator's direction.
-    flow : record of :data:`FLOW`
-        The flow's state.
-    opening : record of :data:`OPENING`
-        The handshake's state.
+    handshake : record of :data:`HANDSHAKE`
+        The flow's handshake.
     ts : int64
         Time in ns.
     seq, ack, flags, payload, tsval, tsecr : int
         The segment's fields; timestamps are 0 where there are none.
     """
     if is_syn(flags):
-        flow.syn_ts = ts
-        take_syn(opening, ts, seq, np.uint32(payload), tsval)
+        handshake.syn_ts = ts
+        take_syn(handshake, ts, seq, np.uint32(payload), tsval)
         return state | SYN_SENT
-    done, certain, rtt = take_ack(opening, ts, seq, ack, flags, payload, tsecr)
+    done, certain, rtt = take_ack(handshake, ts, seq, ack, flags, payload, tsecr)
     if done:
-        flow.initial_rtt = max(ts - flow.syn_ts, 0)
+        handshake.initial_rtt = max(ts - handshake.syn_ts, 0)
         state |= HANDSHAKE_DONE
         if certain and rtt >= 0:
-            flow.handshake_rtt = rtt
-            flow.syn_rtt = syn_rtt(opening) + 1
+            handshake.handshake_rtt = rtt
+            handshake.syn_rtt = syn_rtt(handshake) + 1
         else:  # or the capture's clock stepped back: no value
             state &= ~SYN_SENT
     return state
@@ -624,9 +652,10 @@ def update(
     window,
     tsvals,
     tsecrs,
-    directions,
+    initiators,
+    responders,
     flows,
-    openings,
+    handshakes,
     faults,
     holes,
     used,
@@ -641,11 +670,11 @@ def update(
         Row to begin with.
     ts_ns, flow_id, direction, seq, ack, tcp_flags, payload_bytes, wire_bytes, window, tsvals, tsecrs : arrays
         Columns of the packets table (:data:`cctoolkit.schema.PACKETS`), in capture order.
-    directions : array of :data:`DIRECTION`
-        By ``2 * flow_id + direction``; changed in place, as are all that follow.
+    initiators, responders : array of :data:`DIRECTION`
+        What each side of a flow sends, by flow id; changed in place, as are all that follow.
     flows : array of :data:`FLOW`
         By flow id.
-    openings : array of :data:`OPENING`
+    handshakes : array of :data:`HANDSHAKE`
         By flow id.
     faults : array of :data:`FAULTS`
         Row 0 stays empty.
@@ -665,28 +694,30 @@ def update(
     """
     n = np.uint64(len(ts_ns))
     last = np.int64(len(faults)) - 2
-    address = directions.ctypes.data
+    initiator_address = initiators.ctypes.data
+    responder_address = responders.ctypes.data
     flow_address = flows.ctypes.data
-    opening_address = openings.ctypes.data
+    handshake_address = handshakes.ctypes.data
     wanted = kinds.size != 0
     for i in range(np.uint64(start), n):
         if i + _AHEAD < n:  # with many flows each packet is a cache miss
-            line = address + np.int64(flow_id[i + _AHEAD]) * 128
-            prefetch(line)
-            prefetch(line + 64)
+            ahead = np.int64(flow_id[i + _AHEAD])
+            prefetch(initiator_address + ahead * DIRECTION_BYTES)
+            prefetch(responder_address + ahead * DIRECTION_BYTES)
             if tcp_flags[i + _AHEAD] & _SYN != 0:
-                prefetch(flow_address + np.int64(flow_id[i + _AHEAD]) * FLOW_BYTES)
-                prefetch(opening_address + np.int64(flow_id[i + _AHEAD]) * OPENING_BYTES)
+                prefetch(flow_address + ahead * FLOW_BYTES)
+                prefetch(handshake_address + ahead * HANDSHAKE_BYTES)
         if used[0] > last:
             return np.int64(i)
         ts = ts_ns[i]
         payload = np.int64(payload_bytes[i])
         flags = np.int64(tcp_flags[i])
         flow = np.uint64(flow_id[i])
-        backward = np.uint64(direction[i] & 1)
-        at = flow * np.uint64(2) + backward
-        own = directions[at]
-        other = directions[at ^ _1]
+        backward = direction[i] & 1 != 0
+        if backward:
+            own, other = responders[flow], initiators[flow]
+        else:
+            own, other = initiators[flow], responders[flow]
 
         if own.packets == 0:
             own.last_ts = ts
@@ -717,6 +748,7 @@ def update(
                 own,
                 other,
                 flows[flow],
+                handshakes[flow],
                 backward,
                 faults,
                 holes,
@@ -733,7 +765,7 @@ def update(
             if kind == _SEEN:
                 # nobody knows within half a round trip that a segment is lost
                 most = TICK_NS if tsvals[i] != 0 else OLD_COPY_NS
-                within = min(_round_trip(flows[flow], 2 * COPY_NS) // 2, most)
+                within = min(_round_trip(handshakes[flow], 2 * COPY_NS) // 2, most)
                 fault = faults[own.faults]
                 if _was_recorded(
                     i,
@@ -753,7 +785,7 @@ def update(
                     fault.copies += 1
                     kind = OTHER
                 else:
-                    segments = _segments(payload, tsvals[i], flows[flow])
+                    segments = _segments(payload, tsvals[i], handshakes[flow])
                     own.segments += np.uint32(segments)
                     fault.retransmits += np.uint32(segments)
                     fault.retransmitted_bytes += payload
@@ -776,7 +808,7 @@ def update(
                     if payload <= ETHERNET_MSS:
                         own.segments += np.uint32(1)
                     else:
-                        own.segments += np.uint32(_segments(payload, tsvals[i], flows[flow]))
+                        own.segments += np.uint32(_segments(payload, tsvals[i], handshakes[flow]))
                     own.edge = np.uint32(begin + span)
                     own.edge_ts = ts
                     own.edge_tsval = tsvals[i]
@@ -800,12 +832,12 @@ def update(
             state |= HAS_ACK
         own.window = window[i]
 
-        if backward != 0:
+        if backward:
             if other.state & (SYN_SENT | HANDSHAKE_DONE) == SYN_SENT:
-                take_answer(openings[flow], ts, seq[i], ack[i], flags, tsvals[i], tsecrs[i])
+                take_answer(handshakes[flow], ts, seq[i], ack[i], flags, tsvals[i], tsecrs[i])
         elif state & HANDSHAKE_DONE == 0 and (state & SYN_SENT != 0 or is_syn(flags)):
             state = _follow_handshake(
-                state, flows[flow], openings[flow], ts, seq[i], ack[i], flags, payload, tsvals[i], tsecrs[i]
+                state, handshakes[flow], ts, seq[i], ack[i], flags, payload, tsvals[i], tsecrs[i]
             )
         own.state = state
     return np.int64(n)
