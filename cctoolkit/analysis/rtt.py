@@ -265,7 +265,8 @@ class RttPairing:
         counts = kernels.DATA_PLANE_COUNTS if method == "data_plane" else kernels.LIST_COUNTS
         self._counts = np.zeros(1, counts)
         if method in ("seq_ack", "timestamps"):
-            self._senders = np.zeros(0, kernels.SENDER)
+            self._initiators = np.zeros(0, kernels.SENDER)
+            self._responders = np.zeros(0, kernels.SENDER)
             self._pool = np.empty(_FIRST_NODES, kernels.NODE)
             self._counts["used"] = 1  # node 0 means "none"
         elif method == "handshake":
@@ -344,12 +345,13 @@ class RttPairing:
             self._stage = grown(self._stage, flows, moved=True)
             self._openings = grown(self._openings, flows, moved=True)
         elif self.method != "data_plane":
-            self._senders = grown(self._senders, 2 * flows, moved=True)
+            self._initiators = grown(self._initiators, flows, moved=True)
+            self._responders = grown(self._responders, flows, moved=True)
 
     def _run_exact(self, packets: kernels.Segments | kernels.Stamps, samples: kernels.Samples) -> int:
         row, found = 0, 0
         while True:
-            lists = kernels.Lists(self._senders, self._pool, self._counts)
+            lists = kernels.Lists(self._initiators, self._responders, self._pool, self._counts)
             if self.method == "seq_ack":
                 row, found = kernels.seq_ack(
                     row, packets, self.karn, self.one_way_segments, lists, samples, found

@@ -69,9 +69,9 @@ StampedSegments = namedtuple(
 #: Where samples are written, one a packet at most: the row of the packet that completes one (int64), its time in ns
 #: since the Unix epoch (int64), its flow (uint32), the direction of what it acknowledges (int8), the RTT in ns (int64).
 Samples = namedtuple("Samples", "packet ts_ns flow_id direction rtt_ns")
-#: What is outstanding: `senders` of :data:`SENDER`, by ``2 * flow_id + direction``; `pool` of :data:`NODE`; and
-#: `counts`, one record of :data:`LIST_COUNTS`.
-Lists = namedtuple("Lists", "senders pool counts")
+#: What is outstanding: `initiators` and `responders` of :data:`SENDER`, by flow number, apart because many flows are
+#: seen in one direction only; `pool` of :data:`NODE`; and `counts`, one record of :data:`LIST_COUNTS`.
+Lists = namedtuple("Lists", "initiators responders pool counts")
 #: Handshakes under way: `stage`, uint8, see :data:`SYN_OF`, and `openings` of :data:`OPENING`, both by flow number, and
 #: `counts`, one record of :data:`LIST_COUNTS`.
 Handshakes = namedtuple("Handshakes", "stage openings counts")
@@ -119,6 +119,8 @@ LIST_COUNTS = np.dtype(
         ("backwards", "i8"),
     ]
 )
+
+SENDER_BYTES, NODE_BYTES = SENDER.itemsize, NODE.itemsize
 
 #: In place of an RTT.
 NO_SAMPLE = -1
@@ -476,30 +478,37 @@ def seq_ack(start, segments, karn, one_way_limit, lists, samples, found):
     """
     ts_ns, flow_id, direction, seq, ack, tcp_flags, payload_bytes = segments
     out_packet, out_ts, out_flow, out_direction, out_rtt = samples
-    senders = lists.senders
+    initiators, responders = lists.initiators, lists.responders
     pool = np.int64(lists.pool.ctypes.data)
     counts = lists.counts[0]
     capacity = len(lists.pool)
     n = np.uint64(len(ts_ns))
     m = np.uint64(found)
     i = np.uint64(start)
-    address = senders.ctypes.data
+    initiator_address, responder_address = initiators.ctypes.data, responders.ctypes.data
     while i < n:
         if i + _SENDER_AHEAD < n:
             # The senders of a row to come, and of a nearer one the oldest node its ACK may cover: with many flows
             # each is a cache miss, and asked for early it costs a fifth less.
-            prefetch(address + np.int64(flow_id[i + _SENDER_AHEAD]) * 64)
+            ahead = np.int64(flow_id[i + _SENDER_AHEAD]) * SENDER_BYTES
+            prefetch(initiator_address + ahead)
+            prefetch(responder_address + ahead)
             near = i + _NODE_AHEAD
-            sender = senders[np.uint64(flow_id[near]) * _2 + (np.uint64(direction[near] & 1) ^ _1)]
-            prefetch(pool + np.int64(sender.head) * 16)
+            if direction[near] & 1 != 0:
+                oldest = initiators[flow_id[near]].head
+            else:
+                oldest = responders[flow_id[near]].head
+            prefetch(pool + np.int64(oldest) * NODE_BYTES)
         flags = np.int64(tcp_flags[i])
         if flags == 0 or (karn and flags & RST != 0):
             i += _1
             continue
         if counts.free == 0 and counts.used >= capacity:  # this row may need a node
             break
-        me = np.uint64(flow_id[i]) * _2 + np.uint64(direction[i] & 1)
-        own, other = senders[me], senders[me ^ _1]
+        if direction[i] & 1 != 0:
+            own, other = responders[flow_id[i]], initiators[flow_id[i]]
+        else:
+            own, other = initiators[flow_id[i]], responders[flow_id[i]]
         bits = np.int64(own.bits) | SEEN
         theirs = np.int64(other.bits)
         if flags & ACK != 0:
@@ -620,7 +629,7 @@ def timestamps(start, stamps, one_way_limit, lists, samples, found):
     """
     ts_ns, flow_id, direction, tcp_flags, tsval, tsecr, has_ts = stamps
     out_packet, out_ts, out_flow, out_direction, out_rtt = samples
-    senders = lists.senders
+    initiators, responders = lists.initiators, lists.responders
     pool = np.int64(lists.pool.ctypes.data)
     counts = lists.counts[0]
     capacity = len(lists.pool)
@@ -634,8 +643,10 @@ def timestamps(start, stamps, one_way_limit, lists, samples, found):
             continue
         if counts.free == 0 and counts.used >= capacity:  # this row may need a node
             break
-        me = np.uint64(flow_id[i]) * _2 + np.uint64(direction[i] & 1)
-        own, other = senders[me], senders[me ^ _1]
+        if direction[i] & 1 != 0:
+            own, other = responders[flow_id[i]], initiators[flow_id[i]]
+        else:
+            own, other = initiators[flow_id[i]], responders[flow_id[i]]
         bits = np.int64(own.bits) | SEEN
         theirs = np.int64(other.bits)
         if flags & ACK != 0 and tsecr[i] != 0 and theirs & SENT != 0:

@@ -178,6 +178,8 @@ class AllKeys:
 
     def __init__(self) -> None:
         self._columns: dict[str, np.ndarray] = {}
+        #: Addresses beyond the bytes that IPv4 uses: none, or as many rows as the last flow of IPv6 needs.
+        self._tails = {name: np.zeros((0, 16 - _IPV4_BYTES), np.uint8) for name in _ADDRESSES}
         self._seen = np.zeros(0, bool)
 
     def add(self, keys: FlowKeys) -> None:
@@ -188,19 +190,40 @@ class AllKeys:
         self._seen[rows] = True
         for column in fields(keys):
             values = getattr(keys, column.name)
+            if column.name in _ADDRESSES:
+                values, tail = values[:, :_IPV4_BYTES], values[:, _IPV4_BYTES:]
+                if tail.any():
+                    self._tails[column.name] = _put(self._tails[column.name], rows, flows, tail)
             have = self._columns.get(column.name, np.zeros((0, *values.shape[1:]), values.dtype))
-            self._columns[column.name] = have = grown(have, flows, moved=True)
-            have[rows] = values
+            self._columns[column.name] = _put(have, rows, flows, values)
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._seen))
 
     def all(self) -> FlowKeys:
-        """The keys so far. They may be views of what is collected: add no more after this."""
+        """The keys, once: they may be views of what was collected, which is given away."""
         ids = np.flatnonzero(self._seen)
         whole = len(ids) and len(ids) == ids[-1] + 1  # complete: a view is enough
         rows = slice(len(ids)) if whole else ids
-        return FlowKeys(**{name: values[rows] for name, values in self._columns.items()})
+        columns, self._columns = self._columns, {}
+        for name in _ADDRESSES & columns.keys():
+            address = np.zeros((len(self._seen), 16), np.uint8)
+            address[:, :_IPV4_BYTES] = columns.pop(name)[: len(address)]
+            tail = self._tails[name][: len(address)]
+            address[: len(tail), _IPV4_BYTES:] = tail
+            columns[name] = address
+        return FlowKeys(**{name: values[rows] for name, values in columns.items()})
+
+
+#: Columns of :class:`FlowKeys` with addresses, of which IPv4 uses the first bytes.
+_ADDRESSES, _IPV4_BYTES = {"src", "dst"}, 4
+
+
+def _put(have: np.ndarray, rows: slice | np.ndarray, flows: int, values: np.ndarray) -> np.ndarray:
+    """`have` with room for so many flows, and `values` in these rows."""
+    have = grown(have, flows, moved=True)
+    have[rows] = values
+    return have
 
 
 def add_meta(so_far: CaptureMeta | None, part: CaptureMeta) -> CaptureMeta:

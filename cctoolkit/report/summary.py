@@ -7,7 +7,7 @@ terminal and the notebooks show it. :attr:`Summary.notes` lists what a capture c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +150,8 @@ _EMPTY_RTT_OVER_TIME = pd.DataFrame(
 )
 
 
+#: Rows of the flows table that are summed up at once.
+_BLOCK = 1 << 20
 _VOLUME = ["packets_fwd", "packets_rev", "bytes_fwd", "bytes_rev"]
 
 
@@ -828,18 +830,27 @@ def _judge_standing_queue(
 
 
 def _protocols(flows: pd.DataFrame, ip_version: np.ndarray) -> pd.DataFrame:
-    counted = pd.DataFrame(
-        {
-            "ip_version": ip_version,
-            "protocol": flows["protocol"],
-            "flows": 1,
-            "packets": flows["packets_fwd"] + flows["packets_rev"],
-            "bytes": flows["bytes_fwd"] + flows["bytes_rev"],
-        }
-    )
-    mix = counted.groupby(["ip_version", "protocol"], as_index=False).sum()
+    mix = _sums(flows, lambda rows, of: {"ip_version": ip_version[rows], "protocol": of["protocol"]})
     mix.insert(2, "name", [protocol_name(p) for p in mix["protocol"]])
     return mix.sort_values("bytes", ascending=False, kind="stable", ignore_index=True)
+
+
+def _sums(flows: pd.DataFrame, keys_of: Callable[[slice, pd.DataFrame], dict[str, Any]]) -> pd.DataFrame:
+    """Flows, packets and bytes by the keys that `keys_of` returns for a block of rows, sorted by them."""
+    found = []
+    for start in range(
+        0, max(len(flows), 1), _BLOCK
+    ):  # all at once would take as much memory as the flows themselves
+        rows = slice(start, start + _BLOCK)
+        of = flows.iloc[rows]
+        counts = {
+            "flows": 1,
+            "packets": of["packets_fwd"] + of["packets_rev"],
+            "bytes": of["bytes_fwd"] + of["bytes_rev"],
+        }
+        keys = keys_of(rows, of)
+        found.append(pd.DataFrame(keys | counts).groupby(list(keys), as_index=False).sum())
+    return pd.concat(found).groupby(list(keys), as_index=False).sum()
 
 
 def _mark_servers(servers: np.ndarray, columns: dict[str, np.ndarray]) -> np.ndarray:
@@ -853,25 +864,19 @@ def _mark_servers(servers: np.ndarray, columns: dict[str, np.ndarray]) -> np.nda
 
 
 def _services(flows: pd.DataFrame, saw_syn: np.ndarray, servers: np.ndarray) -> pd.DataFrame:
-    has_ports = flows["protocol"].isin([TCP, UDP]).to_numpy()
-    of = flows[["protocol", "sport", "dport", *_VOLUME]][has_ports]
-    side = 2 * flows["flow_id"].to_numpy(np.int64)[has_ports]
-    servers = grown(servers, int(side.max(initial=0)) + 2)
-    port = np.select(
-        [saw_syn[has_ports] | servers[side + 1], servers[side]],
-        [of["dport"], of["sport"]],
-        np.minimum(of["sport"], of["dport"]),
-    )
-    counted = pd.DataFrame(
-        {
-            "protocol": of["protocol"],
-            "port": port,
-            "flows": 1,
-            "packets": of["packets_fwd"] + of["packets_rev"],
-            "bytes": of["bytes_fwd"] + of["bytes_rev"],
-        }
-    )
-    services = counted.groupby(["protocol", "port"], as_index=False).sum()
+    servers = grown(servers, 2 * (int(flows["flow_id"].max()) + 1 if len(flows) else 0))
+
+    def keys_of(rows: slice, of: pd.DataFrame) -> dict[str, Any]:
+        side = 2 * of["flow_id"].to_numpy(np.int64)
+        port = np.select(
+            [saw_syn[rows] | servers[side + 1], servers[side]],
+            [of["dport"], of["sport"]],
+            np.minimum(of["sport"], of["dport"]),
+        )
+        return {"protocol": of["protocol"], "port": port}
+
+    services = _sums(flows, keys_of)
+    services = services[services["protocol"].isin([TCP, UDP])]
     services = services.sort_values("bytes", ascending=False, kind="stable", ignore_index=True)
     services.insert(2, "name", [SERVICE_NAMES.get(p, "") for p in services["port"]])
     return services
