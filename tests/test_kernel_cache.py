@@ -412,11 +412,18 @@ def test_a_value_that_nothing_is_known_of() -> None:
 
 @pytest.mark.slow
 def test_cached_code_needs_nothing_that_compiles(tmp_path: Path) -> None:
-    """What is read with kernels from the cache loads neither numba's registries nor pandas."""
+    """What is read with kernels from the cache loads neither numba's registries nor its functions nor pandas.
+
+    And what is compiled after it has what it needs of these.
+    """
     trace = ROOT / "traces" / "bufferbloat.ingress.pcap.gz"
+    not_needed = {"cffi", "numba.np.arrayobj", "numba.typed.typeddict", "pandas", "scipy.linalg"}
     code = (
         f"import sys; import cctoolkit as cct; cct.read_capture({str(trace)!r});"
-        "print(*sorted({'cffi', 'numba.typed.typeddict', 'pandas', 'scipy.linalg'} & sys.modules.keys()))"
+        f"print(*sorted({not_needed} & sys.modules.keys()));"
+        "import numba, numpy as np;"
+        "at = numba.njit(lambda n: np.arange(n).reshape(2, -1)[1].copy()[np.array([1, 0])].sum());"
+        "assert at(4) == 5"
     )
     made = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     for loaded in (True, False):  # the first one compiles

@@ -19,6 +19,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
+import io
 import os
 import pickle
 import re
@@ -28,13 +29,14 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import llvmlite.binding
 import numba
 from numba.core.caching import _Cache
 from numba.core.ccallback import CFunc
 from numba.core.compiler import Compiler, CompileResult
+from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
@@ -148,7 +150,7 @@ class _KernelCache(_Cache):
                 content = (folder / str(name)).read_bytes()
                 payload = content[_CHECK_BYTES:]
                 if content[:_CHECK_BYTES] == _check(payload):
-                    symbols, result = pickle.loads(payload)
+                    symbols, result = _Unpickler(io.BytesIO(payload)).load()
                     _provide(symbols, target_context)
                     return CompileResult._rebuild(target_context, *result)
         _skip_blas_check()
@@ -189,6 +191,32 @@ class _KernelCache(_Cache):
         for folder in _folders(self._function):
             with contextlib.suppress(OSError):
                 self._remove(folder)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Loads machine code without numba's implementations of what it was compiled from, as far as it can."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (_rebuild_env.__module__, _rebuild_env.__name__):
+            return _environment
+        return super().find_class(module, name)
+
+
+def _environment(module_name: str, constants: list[Any], name: str) -> Environment:
+    """The environment of a compiled function.
+
+    numba imports the function's module for it, whose globals only code uses that was not compiled. Of numba itself,
+    which has none, that would take longer than all else.
+    """
+    if not module_name.startswith("numba.") or module_name in sys.modules:
+        return cast("Environment", _rebuild_env(module_name, constants, name))
+    found = lookup_environment(name)
+    if found is None:
+        found = Environment({"__name__": module_name})
+        found.consts[:] = constants
+        found.env_name = name
+        Environment._memo[name] = found
+    return cast("Environment", found)
 
 
 def _symbols(result: Any) -> list[str]:

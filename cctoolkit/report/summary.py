@@ -837,20 +837,23 @@ def _protocols(flows: pd.DataFrame, ip_version: np.ndarray) -> pd.DataFrame:
 
 def _sums(flows: pd.DataFrame, keys_of: Callable[[slice, pd.DataFrame], dict[str, Any]]) -> pd.DataFrame:
     """Flows, packets and bytes by the keys that `keys_of` returns for a block of rows, sorted by them."""
-    found = []
-    for start in range(
-        0, max(len(flows), 1), _BLOCK
-    ):  # all at once would take as much memory as the flows themselves
+
+    def of_block(start: int) -> pd.DataFrame:
         rows = slice(start, start + _BLOCK)
         of = flows.iloc[rows]
+        keys = keys_of(rows, of)
         counts = {
             "flows": 1,
             "packets": of["packets_fwd"] + of["packets_rev"],
             "bytes": of["bytes_fwd"] + of["bytes_rev"],
         }
-        keys = keys_of(rows, of)
-        found.append(pd.DataFrame(keys | counts).groupby(list(keys), as_index=False).sum())
-    return pd.concat(found).groupby(list(keys), as_index=False).sum()
+        return pd.DataFrame(keys | counts).groupby(list(keys), as_index=False).sum()
+
+    if len(flows) <= _BLOCK:
+        return of_block(0)
+    # all rows at once would take as much memory as the flows themselves
+    every = pd.concat(of_block(start) for start in range(0, len(flows), _BLOCK))
+    return every.groupby(list(every.columns[:-3]), as_index=False).sum()
 
 
 def _mark_servers(servers: np.ndarray, columns: dict[str, np.ndarray]) -> np.ndarray:
