@@ -380,7 +380,11 @@ def test_joined_shares_of_a_log_by_hand() -> None:
     rows = [
         same | {"started_in_phase": started, "cca": cca, "second": s, "goodput_mbps": rate}
         for s in range(480)
-        for started, cca, rate in ((1, "prague", 30.0), (3, "prague", 90.0 if s >= 360 else 10.0), (3, "cubic", 50.0))
+        for started, cca, rate in (
+            (1, "prague", 30.0),
+            (3, "prague", 90.0 if s >= 360 else 10.0),
+            (3, "cubic", 50.0),
+        )
         if s >= 120 * (started - 1)
     ]
     found = logs.joined_shares(pd.DataFrame(rows)).set_index(["configuration", "phase"]).joined_share
@@ -400,7 +404,9 @@ def test_a_late_controller_reads_what_its_register_has() -> None:
     averaged = run("PI2, late", rise_packets=4096, fall_packets=4096)
     longest = run("PI2, late", fall_packets=16384)
     assert averaged.classic_p99_ms[0] > usual.classic_p99_ms[0] + 5
-    assert longest.classic_p50_ms[0] < usual.classic_p50_ms[0] - 2  # the longest delay is at the target, not the usual
+    assert (
+        longest.classic_p50_ms[0] < usual.classic_p50_ms[0] - 2
+    )  # the longest delay is at the target, not the usual
 
 
 def test_conclusions_about_late_controllers_come_out_either_way() -> None:

@@ -17,8 +17,8 @@ from ...aqm.ired import IRed, notify, receive
 from ...aqm.pi2 import TofinoPi2, is_scalable, pi_step, send_update
 
 __all__ = [
-    "BIN_MS", "DroppingCoDel", "LatePi2", "PublishedIRed", "WatchedCoDel", "WatchedDualPi2", "WatchedIRed", "WatchedPi2",
-    "WatchedPublishedIRed",
+    "BIN_MS", "DroppingCoDel", "LatePi2", "PublishedIRed", "WatchedCoDel", "WatchedDualPi2", "WatchedIRed",
+    "WatchedPi2", "WatchedPublishedIRed",
 ]  # fmt: skip
 
 #: Bin width of the delay histogram.

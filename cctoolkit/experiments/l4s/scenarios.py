@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED",
-           "LATE", "LATE_MTUS", "LOGGED_SEEDS", "MEANT", "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TITLES",
-           "UNEVEN",
-           "VARIANTS", "System", "system_named", "through"]  # fmt: skip
+__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGURATIONS", "JOINING", "LATE",
+           "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT", "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS",
+           "TITLES", "UNEVEN", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {

@@ -194,7 +194,7 @@ def growth_beside_laws() -> pd.DataFrame:
 
 
 def _phases(found: Iterable[Outcome], *about: str) -> pd.DataFrame:
-    """Shares and goodput beside the logs', one row per run and phase; `about` are columns of :attr:`.cases.Case.about`."""
+    """Shares and goodput beside the logs, one row per run and phase; `about`: columns of :attr:`.cases.Case.about`."""
     rows = pd.DataFrame([row for o in found for row in o.phases])
     rows["goodput_mbps"] = rows.classic_mbps + rows.scalable_mbps
     columns = [
