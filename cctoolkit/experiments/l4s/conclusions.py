@@ -389,7 +389,7 @@ def late(tables: Tables) -> list[Statement]:
         if len(errors):
             statements.append(_mostly_near("logs", f"{name}, {_listed(errors.configuration)}", errors))
     registers_ = {
-        name: register_means(part.drop(columns="late"))
+        str(name): register_means(part.drop(columns="late"))
         for name, part in tables["late-registers"].groupby("late", sort=False)
     }
     usual, *changed = names
