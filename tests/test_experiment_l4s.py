@@ -114,6 +114,7 @@ def test_what_the_logs_say_comes_from_the_logs() -> None:
     pd.testing.assert_frame_equal(shares, logs.logged_shares())
     pd.testing.assert_frame_equal(logs.reading_differences(goodput).round(2), logs.logged_differences())
     pd.testing.assert_frame_equal(logs.growth(goodput).round(2), logs.logged_growth())
+    pd.testing.assert_frame_equal(logs.joined_shares(goodput).round(3), logs.logged_joined_shares())
 
     registers = logs.register_values(pd.read_csv(PUBLISHED / "l4s-ired-switch.csv"))
     found = registers.assign(drops_per_s=registers.pop("drops") / 480)
@@ -371,6 +372,66 @@ def test_growth_of_a_log_by_hand() -> None:
     (found,) = logs.growth(pd.DataFrame(prague + others)).to_dict("records")
     assert (found["configuration"], found["lowest_mbps"], found["lowest_s"]) == ("IV", 3.0, 2)
     assert found["first_growth"] == pytest.approx(2) and found["later_growth"] == pytest.approx(2)
+
+
+def test_joined_shares_of_a_log_by_hand() -> None:
+    """Prague's flow of phase 1 has 30 in each second; those that join in phase 3 have 10 there and 90 in phase 4."""
+    same = {"system": "PI2", "rate_mbps": 1000, "rtt_ms": 50, "mtu_bytes": 800}
+    rows = [
+        same | {"started_in_phase": started, "cca": cca, "second": s, "goodput_mbps": rate}
+        for s in range(480)
+        for started, cca, rate in (
+            (1, "prague", 30.0),
+            (3, "prague", 90.0 if s >= 360 else 10.0),
+            (3, "cubic", 50.0),
+        )
+        if s >= 120 * (started - 1)
+    ]
+    found = logs.joined_shares(pd.DataFrame(rows)).set_index(["configuration", "phase"]).joined_share
+    assert found.to_dict() == {("IV", 2): 0.0, ("IV", 3): 0.25, ("IV", 4): 0.0}
+
+
+def test_a_late_controller_reads_what_its_register_has() -> None:
+    """Following every packet it is PI2's; an average of so many packets comes too late, and the queue swings."""
+
+    def run(system: str, **aqm: float) -> pd.DataFrame:
+        case = l4s.Case("I", system, phase_s=10.0, pairs=((3, 3),), aqm=aqm)
+        return pd.DataFrame(case.run().phases)
+
+    usual, same = run("PI2"), run("PI2, late")
+    assert same.scalable_share[0] == pytest.approx(usual.scalable_share[0], abs=0.05)
+    assert same.classic_p50_ms[0] == pytest.approx(usual.classic_p50_ms[0], abs=2)
+    averaged = run("PI2, late", rise_packets=4096, fall_packets=4096)
+    longest = run("PI2, late", fall_packets=16384)
+    assert averaged.classic_p99_ms[0] > usual.classic_p99_ms[0] + 5
+    assert (
+        longest.classic_p50_ms[0] < usual.classic_p50_ms[0] - 2
+    )  # the longest delay is at the target, not the usual
+
+
+def test_conclusions_about_late_controllers_come_out_either_way() -> None:
+    keys = {"configuration": "I", "system": "PI2", "mtu_bytes": 800, "seed": 1}
+
+    def holds(share: float, drop_ms: float, drops: float, joined: float) -> list[bool]:
+        found = {"usual": (0.5, 20.0, 50.0), "late": (share, drop_ms, drops)}
+        shares = [
+            keys | {"late": name, "phase": 1, "scalable_share": ours, "logged_share": 0.7}
+            for name, (ours, _, _) in found.items()
+        ]
+        registers = [
+            keys | {"late": name, "drop_p50_ms": delay, "logged_drop_p50_ms": 12.0, "drops_per_s": count,
+                    "logged_drops_per_s": 90.0}
+            for name, (_, delay, count) in found.items()
+        ]  # fmt: skip
+        joining = [
+            {"configuration": c, "system": "iRED", "phase": 4, "joined_share": part, "by_number": 0.6}
+            for c, part in (("III", 0.6), ("IV", joined))
+        ]
+        made = {"late": shares, "late-registers": registers, "joining": joining}
+        return [s.holds for s in conclusions.late({k: pd.DataFrame(v) for k, v in made.items()})]
+
+    assert holds(0.68, 13.0, 80.0, 0.1) == [False, True, True, True, True, True]
+    assert holds(0.40, 21.0, 20.0, 0.6) == [False, False, False, True, False, False]
 
 
 def test_after_slow_start_a_restarting_prague_has_few_packets() -> None:

@@ -115,15 +115,8 @@ RESULTS = {
     ),
     "l4s": _experiment(
         "l4s", "iRED, PI2 and DualPI2", "--full --seeds 5",
-        "phases", "table3", "drop-delay", "logs", "registers", "readings", "causes", "identification", "uneven",
-    ),
-    "l4s-published": _experiment(
-        "l4s", "iRED as its published program means it", "--full --seeds 1 --part published",
-        "published-logs", "published-registers",
-    ),
-    "l4s-slow-start": _experiment(
-        "l4s", "how Prague leaves slow start in the L4S authors' logs", "--full --seeds 1 --part slow-start",
-        "slow-start", "growth",
+        "phases", "table3", "drop-delay", "logs", "registers", "readings", "published-logs", "published-registers",
+        "slow-start", "growth", "late", "late-registers", "joining", "causes", "identification", "uneven",
     ),
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",

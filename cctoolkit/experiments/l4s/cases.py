@@ -16,6 +16,8 @@ from .scenarios import (
     BUFFER_MS,
     CAUSES,
     CONFIGURATIONS,
+    LATE,
+    LATE_MTUS,
     LOGGED,
     LOGGED_SEEDS,
     PAIRS,
@@ -387,6 +389,19 @@ class Settings:
                 self.configurations, PUBLISHED, mtu_bytes=AS_PUBLISHED_MTU, pairs=PAIRS[:1],
                 scalable={"cca": RestartingPrague(**parameters)} if parameters else {},
                 about={"mtu_bytes": AS_PUBLISHED_MTU, "slow_start": name},
+            )
+        ]  # fmt: skip
+
+    def late(self) -> list[Case]:
+        """PI2 in each of :data:`~.scenarios.LATE`, with packets as in the logs."""
+        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
+        return [
+            case
+            for name, (system, parameters) in LATE.items()
+            for mtu_bytes in LATE_MTUS
+            for case in fewer.cases(
+                self.configurations, [system], mtu_bytes=mtu_bytes, aqm=parameters,
+                about={"mtu_bytes": mtu_bytes, "late": name},
             )
         ]  # fmt: skip
 

@@ -374,6 +374,64 @@ def slow_start(tables: Tables) -> list[Statement]:
     return statements
 
 
+#: Prague's flows that join have their part if it is at least this much of what their number says.
+THEIR_PART = 0.9
+#: Configurations in which they have.
+_WITH_JOINERS = ["I", "II", "III"]
+
+
+def late(tables: Tables) -> list[Statement]:
+    """PI2's controller with a late view of the queue, beside the logs and the switch's registers."""
+    names = list(dict.fromkeys(tables["late"].late))
+    statements = []
+    for name in names:
+        errors = share_errors(tables["late"].query("late == @name and configuration in @_WITH_JOINERS"))
+        if len(errors):
+            statements.append(_mostly_near("logs", f"{name}, {_listed(errors.configuration)}", errors))
+    registers_ = {
+        str(name): register_means(part.drop(columns="late"))
+        for name, part in tables["late-registers"].groupby("late", sort=False)
+    }
+    usual, *changed = names
+    for name in changed:
+        off = {
+            each: (registers_[each].drop_p50_ms - registers_[each].logged_drop_p50_ms).abs().mean()
+            for each in (usual, name)
+        }
+        statements.append(
+            Statement(
+                "registers",
+                f"{OURS}{name}: the median drop delay is nearer to the switch's than with PI2 as above",
+                f"{off[name]:.1f} ms off on average, without {off[usual]:.1f}",
+                bool(off[name] < 0.95 * off[usual]),  # less is noise
+            )
+        )
+    statements += [_counted("drops", name, part) for name, part in registers_.items()]
+    return [*statements, *_joiners(tables["joining"])]
+
+
+def _joiners(joining: pd.DataFrame) -> list[Statement]:
+    """Whether Prague's flows that join late get their part in the authors' logs."""
+    part = joining.query("phase >= 3 and system in ['iRED', 'PI2']")
+    of_number = part.joined_share / part.by_number
+    usual = part.configuration.isin(_WITH_JOINERS)
+    return [
+        Statement(
+            "logs",
+            f"{OURS}in the authors' logs of configuration IV, Prague's flows that join in phases 3 and 4 do not get "
+            "their part, neither under PI2 nor under iRED, where Cubic has a queue of its own; in the other "
+            f"configurations they do (at least {100 * THEIR_PART:g} % of what their number says)",
+            f"IV: {100 * of_number[~usual].min():.0f} to {100 * of_number[~usual].max():.0f} %, others: "
+            f"{100 * of_number[usual].min():.0f} to {100 * of_number[usual].max():.0f} %",
+            bool((of_number[~usual] < THEIR_PART).all() and (of_number[usual] >= THEIR_PART).all()),
+        )
+    ]
+
+
+def _listed(names: pd.Series) -> str:
+    return "configurations " + ", ".join(dict.fromkeys(names))
+
+
 def _by_size(growth: pd.DataFrame, text: Callable[[pd.Series], str]) -> str:
     """A text for each configuration and packet size."""
     rows = growth.reset_index()
@@ -404,23 +462,26 @@ def shares(tables: Tables) -> list[Statement]:
     for system in BESIDE_LOGS:
         part = errors[errors.system == system]
         if len(part):
-            near = int((part.error <= LIKE_THE_LOGS).sum())
-            statements.append(
-                Statement(
-                    "logs",
-                    f"{OURS}{system}: Prague's share is within {100 * LIKE_THE_LOGS:g} points of the logs in at least "
-                    "nine phases of ten",
-                    f"{near} of {len(part)} phases; {100 * part.error.mean():.1f} points off on average, at most "
-                    f"{100 * part.error.max():.0f}",
-                    10 * near >= 9 * len(part),
-                )
-            )
+            statements.append(_mostly_near("logs", system, part))
     points = errors.assign(error=100 * errors.error)
     for variant in _VARIANTS:
         statements += _nearer(
             "logs", points, variant, "Prague's share nearer to the logs", "points", ["phase"]
         )
     return statements
+
+
+def _mostly_near(about: str, what: str, errors: pd.DataFrame) -> Statement:
+    """Whether Prague's share is near to the logs' in most phases."""
+    near = int((errors.error <= LIKE_THE_LOGS).sum())
+    return Statement(
+        about,
+        f"{OURS}{what}: Prague's share is within {100 * LIKE_THE_LOGS:g} points of the logs in at least nine phases of "
+        "ten",
+        f"{near} of {len(errors)} phases; {100 * errors.error.mean():.1f} points off on average, at most "
+        f"{100 * errors.error.max():.0f}",
+        10 * near >= 9 * len(errors),
+    )
 
 
 _ONE_FOR_ALL = "one probability and one drop flag for both of iRED's queues"
@@ -536,18 +597,20 @@ def _counters(mean: pd.DataFrame) -> list[Statement]:
     ):
         for system in systems:
             part = mean[mean.system == system].dropna(subset=[f"logged_{what}_per_s"])
-            if part.empty:
-                continue
-            ratio = part[f"{what}_per_s"] / part[f"logged_{what}_per_s"]
-            statements.append(
-                Statement(
-                    "registers",
-                    f"{OURS}{system}: {what} are within a factor of {FACTOR:g} of the switch's in every configuration",
-                    f"{ratio.min():.2g} to {ratio.max():.2g} times the switch's",
-                    bool(ratio.between(1 / FACTOR, FACTOR).all()),
-                )
-            )
+            if len(part):
+                statements.append(_counted(what, system, part))
     return statements
+
+
+def _counted(what: str, system: str, part: pd.DataFrame) -> Statement:
+    """Whether a counter is near to the switch's."""
+    ratio = part[f"{what}_per_s"] / part[f"logged_{what}_per_s"]
+    return Statement(
+        "registers",
+        f"{OURS}{system}: {what} are within a factor of {FACTOR:g} of the switch's in every configuration",
+        f"{ratio.min():.2g} to {ratio.max():.2g} times the switch's",
+        bool(ratio.between(1 / FACTOR, FACTOR).all()),
+    )
 
 
 def _farthest(part: pd.DataFrame, column: str) -> str:

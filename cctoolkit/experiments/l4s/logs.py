@@ -8,6 +8,7 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 ``l4s-ired-pi2-table-3.csv``    the paper's Table 3 in three readings: :func:`reading_differences` of the goodput
 ``l4s-ired-pi2-registers.csv``  counters and quantiles of delays: :func:`register_values` of the registers
 ``l4s-ired-pi2-growth.csv``     Prague after slow start: :func:`growth` of the goodput
+``l4s-ired-pi2-joining.csv``    Prague's flows that joined last: :func:`joined_shares` of the goodput
 ``l4s-ired-pi2-marks.csv``      packets marked by iRED, as in ``TF2/iRED/*/mark_*.txt``
 ``…-recirculation.csv``         how long iRED's notifications took, as in ``TF2/iRED/*/recircTime_*MTU.txt``: a reading
                                 a second, of which those that are not 0 count
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "growth",
+    "joined_shares",
     "logged_differences",
     "logged_growth",
+    "logged_joined_shares",
     "logged_recirculation",
     "logged_registers",
     "logged_shares",
@@ -57,8 +60,11 @@ def _rates(goodput: pd.DataFrame) -> pd.DataFrame:
     rates = _settings(goodput).pivot_table(
         index=[*_KEYS, "second"], columns="cca", values="goodput_mbps", aggfunc="sum", fill_value=0.0
     )
-    rates = rates.reset_index().rename_axis(columns=None)
-    return rates.assign(phase=(rates.second // PHASE_S).clip(upper=PHASES - 1) + 1)
+    return _with_phases(rates.reset_index().rename_axis(columns=None))
+
+
+def _with_phases(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(phase=(table.second // PHASE_S).clip(upper=PHASES - 1) + 1)
 
 
 def _by_setting(table: pd.DataFrame, measure: Callable[[pd.DataFrame], dict[str, float]]) -> pd.DataFrame:
@@ -150,6 +156,25 @@ def growth(goodput: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def joined_shares(goodput: pd.DataFrame) -> pd.DataFrame:
+    """How much of Prague's goodput in each phase but the first is that of the flows that joined in it.
+
+    Parameters
+    ----------
+    goodput : DataFrame
+        As for :func:`phase_shares`.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes phase``, ``joined_share`` (0 to 1).
+    """
+    flows = _with_phases(_settings(goodput)).query("cca == 'prague' and phase > 1")
+    joined = flows.goodput_mbps.where(flows.started_in_phase == flows.phase, 0.0)
+    sums = flows.assign(joined=joined).groupby([*_KEYS, "phase"])[["joined", "goodput_mbps"]].sum()
+    return (sums.joined / sums.goodput_mbps).rename("joined_share").reset_index()
+
+
 def register_values(registers: pd.DataFrame) -> pd.DataFrame:
     """Counters and delays in the switch's registers.
 
@@ -197,6 +222,17 @@ def logged_growth() -> pd.DataFrame:
     [1.05, 1.99]
     """
     return author_log("l4s-ired-pi2-growth")
+
+
+def logged_joined_shares() -> pd.DataFrame:
+    """The result of :func:`joined_shares` for the authors' logs.
+
+    Examples
+    --------
+    >>> logged_joined_shares().query("configuration == 'IV' and phase == 4 and mtu_bytes == 800").joined_share.tolist()
+    [0.574, 0.059, 0.016]
+    """
+    return author_log("l4s-ired-pi2-joining")
 
 
 def logged_differences() -> pd.DataFrame:

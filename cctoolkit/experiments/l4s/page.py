@@ -193,16 +193,53 @@ def growth_beside_laws(growth: pd.DataFrame) -> pd.DataFrame:
 
 def shares_by_slow_start(shares: pd.DataFrame) -> pd.DataFrame:
     """One row per system and configuration: the logs' share, and the simulator's for each end of slow start."""
-    keys = ["system", "configuration", "slow_start", "phase"]
-    mean = shares.groupby(keys, sort=False)[["scalable_share", "logged_share"]].mean().reset_index()
-    rows = []
-    for (system, configuration), part in mean.groupby(["system", "configuration"], sort=False):
-        row: dict[str, object] = {"system": system, "configuration": configuration}
-        for name, one in part.groupby("slow_start", sort=False):
+    return _shares_by(shares, ["system", "configuration"], "slow_start")
+
+
+def _shares_by(shares: pd.DataFrame, rows: list[str], columns: str) -> pd.DataFrame:
+    """The logs' shares in the phases, and the simulator's in one column for each value of a column."""
+    mean = shares.groupby([*rows, columns, "phase"], sort=False)[["scalable_share", "logged_share"]].mean()
+    found = []
+    for key, part in mean.reset_index().groupby(rows, sort=False):
+        row: dict[str, object] = dict(zip(rows, key, strict=True))
+        for name, one in part.groupby(columns, sort=False):
             row.setdefault("logs", _percents(one.sort_values("phase").logged_share))
             row[str(name)] = _percents(one.sort_values("phase").scalable_share)
+        found.append(row)
+    return pd.DataFrame(found)
+
+
+def late(settings: Settings, tables: Tables) -> list[str]:
+    """Shares and registers beside the authors', with each way in which PI2's controller may be late."""
+    return [
+        "Prague's share of the goodput in the four phases, in percent: in the authors' logs of PI2, and in the "
+        "simulator if the controller sees the queue late.",
+        markdown_table(shares_by_lateness(tables["late"])),
+        "The switch's registers, and the simulator's: median drop delay in ms, and drops a second.",
+        markdown_table(registers_by_lateness(tables["late-registers"])),
+    ]
+
+
+def shares_by_lateness(late: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and packet size."""
+    return _shares_by(late, ["configuration", "mtu_bytes"], "late").rename(columns={"mtu_bytes": "MTU"})
+
+
+def registers_by_lateness(registers: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and packet size: drop delay in ms; drops a second."""
+    rows = []
+    for (configuration, mtu_bytes), part in registers.groupby(["configuration", "mtu_bytes"], sort=False):
+        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
+        for name, one in part.groupby("late", sort=False):
+            mean = one.mean(numeric_only=True)
+            row.setdefault("switch", _delay_and_drops(mean.logged_drop_p50_ms, mean.logged_drops_per_s))
+            row[str(name)] = _delay_and_drops(mean.drop_p50_ms, mean.drops_per_s)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _delay_and_drops(delay_ms: float, drops_per_s: float) -> str:
+    return f"{delay_ms:.1f}; {drops_per_s:.0f}"
 
 
 #: Columns of the registers: quantity, column, digits.

@@ -46,6 +46,7 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.slow_start,
         page=page.slow_start,
     ),
+    "late": Part(scenarios=Settings.late, tables=tables.late, statements=conclusions.late, page=page.late),
     "causes": Part(
         scenarios=Settings.changed,
         tables=tables.causes,

@@ -14,11 +14,11 @@ from ...aqm.base import DROP, DROP_LATE, MARK, PASS, random
 from ...aqm.codel_p4 import PisaCoDel
 from ...aqm.dualpi2 import DualPi2
 from ...aqm.ired import IRed, notify, receive
-from ...aqm.pi2 import TofinoPi2, is_scalable
+from ...aqm.pi2 import TofinoPi2, is_scalable, pi_step, send_update
 
 __all__ = [
-    "BIN_MS", "DroppingCoDel", "PublishedIRed", "WatchedCoDel", "WatchedDualPi2", "WatchedIRed", "WatchedPi2",
-    "WatchedPublishedIRed",
+    "BIN_MS", "DroppingCoDel", "LatePi2", "PublishedIRed", "WatchedCoDel", "WatchedDualPi2", "WatchedIRed",
+    "WatchedPi2", "WatchedPublishedIRed",
 ]  # fmt: skip
 
 #: Bin width of the delay histogram.
@@ -92,6 +92,40 @@ class WatchedPi2(TofinoPi2):
         else:
             _left(s, packet, now_ns)
         return verdict
+
+
+_watched_pi2_dequeue = part(error_model="numpy")(WatchedPi2.on_dequeue)
+
+
+class LatePi2(WatchedPi2):
+    """PI2 with logs whose controller reads a register that follows the delay only with the packets.
+
+    A packet that leaves brings the register nearer to its own delay: by one part in `rise_packets` if it waited longer,
+    by one in `fall_packets` if shorter. With 1 and 1 that is the delay of the last packet, with equal numbers a moving
+    average, and with a longer fall the longest delay lately.
+    """
+
+    name: ClassVar[str] = "pi2_tofino_late"
+
+    rise_packets: float = 1.0
+    fall_packets: float = 1.0
+
+    class State(WatchedPi2.State):
+        register_ns = 0.0
+
+    @staticmethod
+    def on_dequeue(p, s, stats, queue, packet, now_ns):
+        change = now_ns - packet.enqueued_ns - s.register_ns
+        s.register_ns += change / (p.rise_packets if change > 0 else p.fall_packets)
+        return _watched_pi2_dequeue(p, s, stats, queue, packet, now_ns)
+
+    @staticmethod
+    def on_update(p, s, stats, queue, packet, now_ns):
+        delay = np.int64(s.register_ns)
+        s.computed = pi_step(s.computed, delay, s.old_delay_ns, p.target_ns, p.alpha, p.beta)
+        s.old_delay_ns = delay
+        send_update(p, s, now_ns)
+        return PASS
 
 
 class WatchedIRed(IRed):

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGURATIONS", "JOINING", "LOGGED",
-           "LOGGED_SEEDS", "MEANT", "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TITLES", "UNEVEN",
-           "VARIANTS", "System", "system_named", "through"]  # fmt: skip
+__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGURATIONS", "JOINING", "LATE",
+           "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT", "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS",
+           "TITLES", "UNEVEN", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
@@ -31,6 +31,7 @@ TITLES = {
     "logs": "Compared with the authors' logs",
     "published": "iRED as its published program means it",
     "slow-start": "How Prague leaves slow start",
+    "late": "A PI2 controller that sees the queue late",
     "causes": "What changes the split: one thing changed at a time",
     "uneven": "Queues by class and flows per class",
     "identification": "How scalable flows are identified",
@@ -97,6 +98,7 @@ VARIANTS = {
         "pi2",
         options={"beta": 16 * BETA},
     ),
+    "PI2, late": System("its controller reads a register that follows the delay slowly", "pi2_late"),
     "P4-CoDel": System("one queue; it drops scalable packets, too", "codel"),
 }
 #: The paper's two.
@@ -121,6 +123,15 @@ SLOW_STARTS: dict[str, dict[str, float]] = {
     "2 packets left after slow start": {"left_packets": 2.0},
     "and 500 round trips until the virtual RTT": {"left_packets": 2.0, "transition_rounds": 500.0},
 }
+#: Ways in which PI2's controller may see the queue late: the system, and parameters of its queue discipline.
+LATE: dict[str, tuple[str, dict[str, float]]] = {
+    "PI2 as above": ("PI2", {}),
+    "control plane in 200 ms": ("PI2", {"control_plane_ms": 200.0}),
+    "average over 4096 packets": ("PI2, late", {"rise_packets": 4096.0, "fall_packets": 4096.0}),
+    "longest delay, forgotten over 12288 packets": ("PI2, late", {"fall_packets": 12288.0}),
+}
+#: Lengths of packets (MTU) that they are run with.
+LATE_MTUS = (800, 400)
 #: Everything that stands beside the logs somewhere, in the order of tables.
 BESIDE_LOGS = (*LOGGED, AS_PUBLISHED)
 #: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.
@@ -146,6 +157,7 @@ def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
     from ...aqm import DualPi2, IRed, TofinoPi2
     from .queues import (
         DroppingCoDel,
+        LatePi2,
         PublishedIRed,
         WatchedCoDel,
         WatchedDualPi2,
@@ -158,6 +170,7 @@ def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
         "ired": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
         "ired_published": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
         "pi2": {"target_ms": 20, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
+        "pi2_late": {"target_ms": 20, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
         "dualpi2": {"target_ms": 20},
         "codel": {"target_ms": 20},
     }
@@ -165,6 +178,7 @@ def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
         "ired": (IRed, WatchedIRed),
         "ired_published": (PublishedIRed, WatchedPublishedIRed),
         "pi2": (TofinoPi2, WatchedPi2),
+        "pi2_late": (LatePi2, LatePi2),
         "dualpi2": (DualPi2, WatchedDualPi2),
         "codel": (DroppingCoDel, WatchedCoDel),
     }

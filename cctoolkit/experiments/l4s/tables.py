@@ -12,8 +12,14 @@ import pandas as pd
 from ...cca import Prague
 from ..papers import paper_numbers
 from .cases import Outcome, Settings
-from .logs import logged_differences, logged_growth, logged_registers, logged_shares
-from .scenarios import CONFIGURATIONS, MEANT, PUBLISHED, SYSTEMS, system_named
+from .logs import (
+    logged_differences,
+    logged_growth,
+    logged_joined_shares,
+    logged_registers,
+    logged_shares,
+)
+from .scenarios import CONFIGURATIONS, JOINING, MEANT, PUBLISHED, SYSTEMS, system_named
 
 __all__ = ["drop_delays", "flow_goodputs", "identified_shares", "paper_differences", "table_3"]
 
@@ -141,30 +147,33 @@ def beside_logs(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Da
         (``logged_drops``, …; NaN where it has none). ``readings``: Table 3 in each reading, one row per run and per log
         (`source` ``simulator`` or ``logs``).
     """
-    keep = ["configuration", "system", "mtu_bytes", "seed", "phase", "pairs", "scalable_share"]
-    rows = pd.DataFrame([row for o in found for row in o.phases])
-    rows["goodput_mbps"] = rows.classic_mbps + rows.scalable_mbps
-    shares = logged_shares().rename(columns={"scalable_share": "share", "goodput_mbps": "mbps"})
-    registers = pd.DataFrame([o.about | o.registers() for o in found])
-    return {
-        "logs": _beside(rows[[*keep, "goodput_mbps"]], shares, ["phase"], how="inner"),
-        "registers": _beside(registers, logged_registers(), [], how="left"),
-        "readings": _readings(found),
-    }
+    return {"logs": _phases(found), "registers": _registers(found), "readings": _readings(found)}
 
 
 def published(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
     """``published-logs`` and ``published-registers``: as ``logs`` and ``registers`` of :func:`beside_logs`."""
-    made = beside_logs(settings, found)
-    return {f"published-{name}": made[name] for name in ("logs", "registers")}
+    return {"published-logs": _phases(found), "published-registers": _registers(found)}
 
 
 def slow_start(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
     """``slow-start`` (as ``logs``, with a column ``slow_start``) and ``growth`` (:func:`growth_beside_laws`)."""
-    keep = ["slow_start", "configuration", "system", "mtu_bytes", "seed", "phase", "pairs", "scalable_share"]
-    rows = pd.DataFrame([row for o in found for row in o.phases])[keep]
-    shares = logged_shares().rename(columns={"scalable_share": "share"}).drop(columns="goodput_mbps")
-    return {"slow-start": _beside(rows, shares, ["phase"], how="inner"), "growth": growth_beside_laws()}
+    return {"slow-start": _phases(found, "slow_start"), "growth": growth_beside_laws()}
+
+
+def late(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``late`` and ``late-registers`` (as ``logs`` and ``registers``, with a column ``late``); ``joining``.
+
+    The last is from the authors' logs (:func:`.logs.joined_shares`): ``by_number`` is what the flows that joined in the
+    phase are among all of Prague's.
+    """
+    joining = logged_joined_shares()
+    flows = [scalable for _, scalable in JOINING]
+    parts = {phase: flows[phase - 1] / sum(flows[:phase]) for phase in joining.phase.unique()}
+    return {
+        "late": _phases(found, "late"),
+        "late-registers": _registers(found),
+        "joining": joining.assign(by_number=joining.phase.map(parts)),
+    }
 
 
 def growth_beside_laws() -> pd.DataFrame:
@@ -182,6 +191,23 @@ def growth_beside_laws() -> pd.DataFrame:
     virtual_s = rtt_s.clip(lower=Prague.virtual_rtt_ms / 1e3)
     packet_mbit = (table.mtu_bytes - HEADER_BYTES) * 8e-6
     return table.assign(rtt_law=packet_mbit / rtt_s**2, virtual_law=packet_mbit / virtual_s**2)
+
+
+def _phases(found: Iterable[Outcome], *about: str) -> pd.DataFrame:
+    """Shares and goodput beside the logs, one row per run and phase; `about`: columns of :attr:`.cases.Case.about`."""
+    rows = pd.DataFrame([row for o in found for row in o.phases])
+    rows["goodput_mbps"] = rows.classic_mbps + rows.scalable_mbps
+    columns = [
+        *about, "configuration", "system", "mtu_bytes", "seed", "phase", "pairs", "scalable_share", "goodput_mbps",
+    ]  # fmt: skip
+    shares = logged_shares().rename(columns={"scalable_share": "share", "goodput_mbps": "mbps"})
+    return _beside(rows[columns], shares, ["phase"], how="inner")
+
+
+def _registers(found: Iterable[Outcome]) -> pd.DataFrame:
+    """Registers beside the switch's, one row per run."""
+    registers = pd.DataFrame([o.about | o.registers() for o in found])
+    return _beside(registers, logged_registers(), [], how="left")
 
 
 def _beside(
