@@ -35,9 +35,10 @@ import cctoolkit as cct
 from cctoolkit import schema
 from cctoolkit.capture import flow_ids, reader, source as byte_source
 from cctoolkit.capture.filtering import selected
-from cctoolkit.capture.keys import FlowKeys
+from cctoolkit.capture.keys import AllKeys, FlowKeys
 from cctoolkit.capture.model import Capture
 from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
+from cctoolkit.scenario.example import example_path
 
 TESTS = Path(__file__).parent
 SEEDS = st.integers(0, 2**32 - 1)
@@ -1194,3 +1195,17 @@ def test_memory_is_bounded_by_the_part_and_the_flows_alive(tmp_path: Path, packe
         path.unlink()
     assert peaks[1] < peaks[0] + 60, peaks
     assert peaks[1] < 400, peaks
+
+
+@pytest.mark.parametrize("packets", [1, 3, 50, 10**6])
+@pytest.mark.parametrize("every", [1, 2])
+def test_collected_keys_are_those_of_one_reading(packets: int, every: int) -> None:
+    """Of IPv4 and IPv6, part by part, also where flows are missing."""
+    path = example_path("mixed", "ingress")
+    whole, collected = cct.read_capture(path).keys, AllKeys()
+    assert set(whole.ip_version) == {4, 6}
+    for part in cct.iter_capture(path, packets):
+        collected.add(part.keys.take(part.keys.flow_id % every == 0))
+    found, wanted = collected.all(), whole.take(whole.flow_id % every == 0)
+    for field in fields(wanted):
+        np.testing.assert_array_equal(getattr(found, field.name), getattr(wanted, field.name), field.name)

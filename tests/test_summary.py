@@ -29,6 +29,7 @@ from cctoolkit.capture.model import Capture
 from cctoolkit.capture.selection import Selection
 from cctoolkit.errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from cctoolkit.identify.probabilities import format_cca
+from cctoolkit.report import summary as summary_module
 from cctoolkit.report.summary import Summary, summarise
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -488,3 +489,14 @@ def test_bad_arguments() -> None:
 )
 def test_numbers_as_people_read_them(found: str, wanted: str) -> None:
     assert found == wanted
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_sums_by_blocks_are_those_of_the_whole(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = cct.example("mixed").ingress
+    whole = cct.summarise(capture)
+    assert len(whole.flows) > 7 and len(whole.services) > 1
+    monkeypatch.setattr(summary_module, "_BLOCK", rows)
+    parts = cct.summarise(capture)
+    pd.testing.assert_frame_equal(parts.protocols, whole.protocols)
+    pd.testing.assert_frame_equal(parts.services, whole.services)

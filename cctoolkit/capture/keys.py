@@ -203,13 +203,13 @@ class AllKeys:
     def all(self) -> FlowKeys:
         """The keys, once: they may be views of what was collected, which is given away."""
         ids = np.flatnonzero(self._seen)
-        whole = len(ids) and len(ids) == ids[-1] + 1  # complete: a view is enough
-        rows = slice(len(ids)) if whole else ids
+        flows = int(ids[-1]) + 1 if len(ids) else 0
+        rows = slice(flows) if len(ids) == flows else ids  # complete: a view is enough
         columns, self._columns = self._columns, {}
         for name in _ADDRESSES & columns.keys():
-            address = np.zeros((len(self._seen), 16), np.uint8)
-            address[:, :_IPV4_BYTES] = columns.pop(name)[: len(address)]
-            tail = self._tails[name][: len(address)]
+            address = np.zeros((flows, 16), np.uint8)
+            address[:, :_IPV4_BYTES] = columns.pop(name)[:flows]
+            tail = self._tails[name][:flows]
             address[: len(tail), _IPV4_BYTES:] = tail
             columns[name] = address
         return FlowKeys(**{name: values[rows] for name, values in columns.items()})
