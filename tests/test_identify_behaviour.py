@@ -139,3 +139,13 @@ def test_windows_are_in_the_slots_of_the_table_also_if_the_first_packets_have_la
     series = series.assign(flow_id=0, ts_ns=start_ns + 10**9, in_recovery=False)
     recording = record(dataclasses.replace(run, **taps, flow_series=series), check_taps=False)
     assert recording.states["slot"].tolist() == [1000]
+
+
+def test_a_series_without_a_time_is_refused() -> None:
+    link = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    scenario = cct.Scenario(bottleneck=link, flows=[cct.Flow("cubic", rtt_ms=20)], duration_s=1)
+    run = cct.simulate(scenario, sample_s=0.1, record=True)
+    series = run.flow_series.astype({"ts_ns": object})
+    series.loc[3, "ts_ns"] = None
+    with pytest.raises(SchemaError, match="flow_series: column 'ts_ns' is object, expected numbers"):
+        record(dataclasses.replace(run, flow_series=series), slot_ms=10)

@@ -406,6 +406,15 @@ def test_times(tmp_path, name, cells, ns):
     assert any("CET, Pacific Daylight Time" in note for note in found.meta.notes) == ("CET" in cells[0])
 
 
+@pytest.mark.parametrize("date", ["Nov 16, 0001 12:52:12.459157000 UTC", "9999-11-16T12:52:13Z"])
+def test_a_date_that_no_capture_can_have(tmp_path, date):
+    rows = "\t".join([date, ROW[4:].replace(",", "\t")])
+    with pytest.raises(SchemaError, match=r"line 2: frame\.time: '.*' is not a time"):
+        read_tshark_fields(
+            write(tmp_path, HEAD.replace("frame.time_epoch", "frame.time").replace(",", "\t") + rows)
+        )
+
+
 def test_the_best_time_is_taken(tmp_path):
     head = "frame.time_relative," + HEAD
     assert read_tshark_fields(write(tmp_path, head + "0.25," + ROW)).columns["ts_ns"].tolist() == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import json
@@ -23,7 +24,7 @@ from cctoolkit.analysis.rtt import rtt_samples
 from cctoolkit.analysis.slots import compute_slots
 from cctoolkit.capture.keys import CaptureMeta, FlowKeys
 from cctoolkit.capture.model import Capture
-from cctoolkit.errors import CCToolkitError, ParameterError
+from cctoolkit.errors import CCToolkitError, ParameterError, SchemaError
 from cctoolkit.plot.rates import nice_bin_s
 from cctoolkit.plot.sequence import sequence_of
 from cctoolkit.plot.style import escape
@@ -784,3 +785,13 @@ def test_every_function_says_what_it_returns() -> None:
         drawn = getattr(plot, name)
         if inspect.isfunction(drawn):
             assert "\nReturns\n-------\n" in (inspect.getdoc(drawn) or ""), name
+
+
+def test_flow_ids_of_a_run_are_numbers() -> None:
+    link = cct.Bottleneck(rate_mbps=10, buffer_packets=50)
+    flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("reno", rtt_ms=40)]
+    run = cct.simulate(cct.Scenario(bottleneck=link, flows=flows, duration_s=1), sample_s=0.1)
+    wrong = dataclasses.replace(run, flows=run.flows.assign(flow_id=run.flows.flow_id > 0))
+    for draw in (plot.goodput, plot.window):
+        with pytest.raises(SchemaError, match="flow_id is bool, expected numbers"):
+            draw(wrong)

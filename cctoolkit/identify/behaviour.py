@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from .._support import arguments
 from ..errors import SchemaError
 
 __all__ = ["AS", "PACED", "STATES", "Behaviour", "behaviours", "right", "sender_states"]
@@ -46,6 +47,10 @@ def sender_states(series: pd.DataFrame, flow_ids: Any, start_ns: int, slot_ms: f
         series = series.assign(in_recovery=series["ca_state"].isin(["cwr", "recovery", "loss"]))
     if not {"ts_ns", *STATES} - {"slot"} <= set(series):
         return None
+    numbers = set(STATES) - {"slot", "in_recovery"}
+    series = arguments.table(
+        "flow_series", series, [*sorted(numbers), "ts_ns"], whole=["flow_id", "ts_ns"], error=SchemaError
+    )
     kept = series[series["flow_id"].isin(flow_ids)]
     slot = (kept["ts_ns"].to_numpy(np.int64) - start_ns) / (slot_ms * 1e6)
     table = kept.assign(slot=slot)[list(STATES)]

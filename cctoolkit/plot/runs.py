@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..errors import ParameterError
+from ..errors import ParameterError, SchemaError
 from ..scenario.run import checked
 from .source import pick_flows
 from .style import (
@@ -52,6 +52,13 @@ def _samples(run: Run, which: str, *numbers: str) -> pd.DataFrame:
     if not hasattr(run, which):
         raise ParameterError(f"run: expected a run, not {type(run).__name__}")
     return checked(run, which, numbers) if len(getattr(run, which)) else getattr(run, which)
+
+
+def _by_flow(run: Run) -> pd.DataFrame:
+    flows = checked(run, "flows")
+    if flows["flow_id"].dtype == bool:
+        raise SchemaError("flows: flow_id is bool, expected numbers")
+    return flows.drop_duplicates("flow_id").set_index("flow_id")
 
 
 def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLOURS)) -> go.Figure:
@@ -102,7 +109,7 @@ def window(run: Run, *, flows: Iterable[int] | None = None, most: int = len(COLO
     if not len(series):
         return note(fig, "the run has no series")
     with_window = series.groupby("flow_id").srtt_ns.max()
-    of_flow = checked(run, "flows").drop_duplicates("flow_id").set_index("flow_id")
+    of_flow = _by_flow(run)
     received = of_flow["received_bytes"].reindex(with_window.index[with_window > 0], fill_value=0)
     names = of_flow["name"].reindex(with_window.index, fill_value="")
     for rank, flow in enumerate(pick_flows(received, flows, most)):
@@ -167,7 +174,7 @@ def goodput(
     )
     if not len(series):
         return note(fig, "the run has no series")
-    of_flow = checked(run, "flows").drop_duplicates("flow_id").set_index("flow_id")
+    of_flow = _by_flow(run)
     received, names = of_flow["received_bytes"], of_flow["name"]
     for rank, flow in enumerate(pick_flows(received[received > 0], flows, most)):
         mine = series[series.flow_id == flow]

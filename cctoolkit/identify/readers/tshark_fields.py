@@ -520,6 +520,10 @@ def _decimal_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     return seconds * 10**9 + np.where(negative, -fraction, fraction), ~good
 
 
+#: Dates that 64 bits of ns can hold, in whole years.
+_IN_NS = pd.Timestamp("1678-01-01", tz="UTC"), pd.Timestamp("2262-01-01", tz="UTC")
+
+
 def _dates_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray, set[str]]:
     """Dates in ISO 8601 or tshark's ``frame.time`` format, which are invalid, and named time zones."""
     plain = text.str.replace(r"\s+", " ", regex=True)
@@ -529,6 +533,7 @@ def _dates_ns(text: pd.Series) -> tuple[np.ndarray, np.ndarray, set[str]]:
     dates = pd.to_datetime(classic, format="%b %d, %Y %H:%M:%S.%f", errors="coerce", utc=True)
     iso = pd.to_datetime(plain.where(~named), format="ISO8601", errors="coerce", utc=True)
     dates = dates.fillna(iso)
+    dates = dates.where(dates.between(*_IN_NS))
     bad = dates.isna().to_numpy()
     ns = dates.fillna(pd.Timestamp(0, tz="UTC")).dt.as_unit("ns").astype(np.int64).to_numpy()
     return ns, bad, set(zone[named].unique())
