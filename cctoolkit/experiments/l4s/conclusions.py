@@ -382,31 +382,27 @@ _WITH_JOINERS = ["I", "II", "III"]
 
 def late(tables: Tables) -> list[Statement]:
     """PI2's controller with a late view of the queue, beside the logs and the switch's registers."""
-    names = list(dict.fromkeys(tables["late"].late))
-    statements = []
-    for name in names:
-        errors = share_errors(tables["late"].query("late == @name and configuration in @_WITH_JOINERS"))
-        if len(errors):
-            statements.append(_mostly_near("logs", f"{name}, {_listed(errors.configuration)}", errors))
-    registers_ = {
-        str(name): register_means(part.drop(columns="late"))
-        for name, part in tables["late-registers"].groupby("late", sort=False)
-    }
-    usual, *changed = names
+    shares_, registers_ = (
+        tables[name].drop(columns="system").rename(columns={"late": "system"})
+        for name in ("late", "late-registers")
+    )
+    errors = share_errors(shares_[shares_.configuration.isin(_WITH_JOINERS)])
+    where = "configurations " + ", ".join(dict.fromkeys(errors.configuration))
+    mean = register_means(registers_)
+    delays = mean.assign(error=(mean.drop_p50_ms - mean.logged_drop_p50_ms).abs())
+    usual, *changed = dict.fromkeys(mean.system)
+    statements = [
+        _mostly_near("logs", f"{name}, {where}", part) for name, part in errors.groupby("system", sort=False)
+    ]
     for name in changed:
-        off = {
-            each: (registers_[each].drop_p50_ms - registers_[each].logged_drop_p50_ms).abs().mean()
-            for each in (usual, name)
-        }
-        statements.append(
-            Statement(
-                "registers",
-                f"{OURS}{name}: the median drop delay is nearer to the switch's than with PI2 as above",
-                f"{off[name]:.1f} ms off on average, without {off[usual]:.1f}",
-                bool(off[name] < 0.95 * off[usual]),  # less is noise
-            )
+        statements += _nearer(
+            "registers",
+            delays,
+            (usual, name, f"{name!r}"),
+            "the median drop delay nearer to the switch's",
+            "ms",
         )
-    statements += [_counted("drops", name, part) for name, part in registers_.items()]
+    statements += [_counted("drops", str(name), part) for name, part in mean.groupby("system", sort=False)]
     return [*statements, *_joiners(tables["joining"])]
 
 
@@ -426,10 +422,6 @@ def _joiners(joining: pd.DataFrame) -> list[Statement]:
             bool((of_number[~usual] < THEIR_PART).all() and (of_number[usual] >= THEIR_PART).all()),
         )
     ]
-
-
-def _listed(names: pd.Series) -> str:
-    return "configurations " + ", ".join(dict.fromkeys(names))
 
 
 def _by_size(growth: pd.DataFrame, text: Callable[[pd.Series], str]) -> str:
