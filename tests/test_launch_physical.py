@@ -515,11 +515,14 @@ def test_a_run_is_measured_and_loaded(rack: Rack, tmp_path: Path, transport: str
     )  # the router's own packets (ARP, neighbour discovery) are not of the flows
     assert lost > 0 and 0 <= others <= 10
     # The kernel's limit: no more than the rate leaves, and nothing waits longer than a full queue. Where other
-    # programs run, senders may pause, and the timer that lets packets go may be late.
+    # programs run, senders may pause, and the timer that lets packets go may be late for some.
     out = run.egress.packets.query("direction == 0 and flow_id <= 2")
     seconds = (out.ts_ns.max() - out.ts_ns.min()) / 1e9
     assert 5 < out.wire_bytes.sum() * 8e-6 / seconds < 10.3
-    assert 20 < queue["max_delay_ms"] < 1.5 * 60 * 1514 * 8 / 10e3
+    full_ms = 60 * 1514 * 8 / 10e3
+    delay_ms = cct.queue_delay(run.ingress, run.egress).query("direction == 0").delay_ns.dropna() / 1e6
+    assert 20 < queue["max_delay_ms"] < 1.5 * full_ms
+    assert delay_ms.quantile(0.9) < 1.1 * full_ms
     assert queue["sent_bytes"] >= out.wire_bytes.sum()
     series = run.flow_series[run.flow_series.flow_id == 0]
     assert len(series) >= 10 and series.cwnd_packets.max() > 10 and (series.srtt_ns > 0).any()
