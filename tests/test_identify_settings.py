@@ -23,6 +23,7 @@ from cctoolkit.identify.settings import (
     SETTINGS,
     SIMULATOR_CCAS,
     TRAINED_AQMS,
+    cloud,
     every_cca,
     hard,
     paper,
@@ -123,6 +124,22 @@ def test_physical_is_section_iv_b():
         x = scenario.duration_s - 6
         assert 0 <= x <= 1 and last_start(scenario) <= x + 1e-3
     assert {changes["buffer_packets"] for changes, _ in runs} == {2000, 4000, 8000, 16000}
+
+
+def test_cloud_is_section_iv_c():
+    runs = list(cloud(162, measured_s=6))
+    told = Counter((changes["buffer_packets"], tuple(names(scenario))) for changes, scenario in runs)
+    assert len(told) == 162 == 6 * 3**3
+    assert {buffer for buffer, _ in told} == {1000, 2000, 3000, 4000, 5000, 6000}
+    for changes, scenario in runs:
+        assert scenario.bottleneck.rate_mbps == 1000
+        assert scenario.bottleneck.buffer_packets == changes["buffer_packets"]
+        assert sorted(flow.rtt_ms for flow in scenario.flows) == [40, 300, 300]
+        assert set(names(scenario)) <= set(PAPER_CCAS)
+        x = scenario.duration_s - 6
+        assert 0 <= x <= 1 and last_start(scenario) <= x + 1e-3
+    again = [changes | {"ccas": tuple(names(scenario))} for changes, scenario in cloud(324)]
+    assert Counter(map(str, again[162:])) == Counter(map(str, again[:162])) and again[162:] != again[:162]
 
 
 # ---- hard ------------------------------------------------------------------------------------------------------------

@@ -144,6 +144,13 @@ RESULTS = {
         "--longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only windows",
         "windows", "background",
     ),
+    "dragonfly-physical": _experiment(
+        "dragonfly", "the Dragonfly paper's figures on runs like its physical network, and in its cloud",
+        "--full --network physical --runs 500 --seconds 20 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000 "
+        "--window-ms 6000 --window-ms 10000 --longest DeePCCI=6000 --only cbiq --only inputs --only windows "
+        "--only sampling",
+        "volatility", "inputs", "windows", "background", "cloud", "sampling",
+    ),
     "dragonfly-session": Result(
         "the Dragonfly authors' published session through the bundled models",
         "cct experiment dragonfly --full --seeds 2 --only session --session dragonfly-session.csv.xz "

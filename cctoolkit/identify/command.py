@@ -76,7 +76,8 @@ def build(
         str,
         typer.Argument(
             metavar="SETTINGS",
-            help="paper, physical, hard, world, every-cca, elsewhere, or a .toml file with a scenario and a [sweep].",
+            help="paper, physical, cloud, hard, world, every-cca, elsewhere, or a .toml file with a scenario and a "
+            "[sweep].",
         ),
     ],
     output: Annotated[

@@ -6,6 +6,7 @@ the testbed. Run ``i`` of a seed is the same whatever the number of runs.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "SETTINGS",
     "SIMULATOR_CCAS",
     "bursts",
+    "cloud",
     "every_cca",
     "hard",
     "jobs",
@@ -150,6 +152,51 @@ def physical(
                 _flows(rng, [*ccas, *behind], x, paths), x + measured_s,
             ),
         )  # fmt: skip
+
+
+#: Round-trip times of the cloud's destinations, in ms, and sizes of the router's buffer (section IV-C).
+_CLOUD_RTTS_MS = (300.0, 300.0, 40.0)
+_CLOUD_BUFFERS = (1000, 2000, 3000, 4000, 5000, 6000)
+
+
+def cloud(
+    runs: int = 162, seed: int = 1, *, ccas: Sequence[str] = PAPER_CCAS, measured_s: float = 60.0
+) -> Pairs:
+    """Section IV-C: three flows to destinations 300, 300 and 40 ms away, through 1 Gbit/s and 1000 to 6000 packets.
+
+    Parameters
+    ----------
+    runs, seed, ccas
+        As :func:`paper`. Each flow has any congestion control: 162 runs are every combination of three with every
+        buffer, in random order.
+    measured_s : float
+        After all flows have started.
+
+    Yields
+    ------
+    dict, Scenario
+        ``buffer_packets``.
+
+    Notes
+    -----
+    The Internet behind the router, with its background flows, is not there, nor is a limit on what a destination takes
+    (the authors measure 750 and 850 Mbit/s).
+    """
+    combinations = list(itertools.product(_CLOUD_BUFFERS, itertools.product(ccas, repeat=3)))
+    for run in range(runs):
+        round_number, place = divmod(run, len(combinations))
+        order = run_rng(seed, 9, round_number).permutation(len(combinations))
+        buffer, names = combinations[order[place]]
+        rng = run_rng(seed, 8, run)
+        x = rng.uniform(0, measured_s / 6)
+        starts = rng.uniform(0, x, len(names)).round(3)
+        rtts = rng.permutation(_CLOUD_RTTS_MS)
+        flows = [
+            Flow(name, start_s=float(start), rtt_ms=float(rtt), access_mbps=10_000)
+            for name, start, rtt in zip(names, starts, rtts, strict=True)
+        ]
+        link = Bottleneck(rate_mbps=1000, buffer_packets=buffer)
+        yield {"buffer_packets": buffer}, drawn("cloud", seed, run, link, flows, x + measured_s)
 
 
 def hard(
@@ -347,6 +394,7 @@ def bursts(
 SETTINGS: dict[str, Callable[..., Pairs]] = {
     "paper": paper,
     "physical": physical,
+    "cloud": cloud,
     "hard": hard,
     "every-cca": every_cca,
     "world": world,

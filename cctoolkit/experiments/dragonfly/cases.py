@@ -100,8 +100,9 @@ def epochs(work: Work) -> list[Scored]:
     for background, others in EPOCH_BACKGROUNDS.items():
         name = f"epochs-{background.lower().replace(' ', '-')}"
         dataset = simulated(
-            work.folder, name, work.runs, work.seconds, work.workers, seed=2, background=(0,), others=others
-        )
+            work.folder, name, work.runs, work.seconds, work.workers, network=work.simulated_network, seed=2,
+            background=(0,), others=others,
+        )  # fmt: skip
         found += [(dataset, work.training, work.longest_ms, background, name) for name in PUBLISHED]
     return _cases(work, [(_by_epoch, arguments) for arguments in found])
 
@@ -116,7 +117,7 @@ def _by_epoch(
 def windows(work: Work) -> list[Scored]:
     """Figures 6, 7, 8, 10 and 11: a case for each length and classifier, the longest first: they take longest."""
     by = () if work.setting is None else (work.setting,)
-    shared = (work.dataset, work.training, min(work.windows_ms), by)
+    shared = (work.dataset, work.training, min(work.windows_ms), by, work.cloud)
     found = [
         (*shared, ms, name)
         for ms in sorted(work.windows_ms, reverse=True)
@@ -127,11 +128,12 @@ def windows(work: Work) -> list[Scored]:
 
 
 def _of_length(
-    dataset: SlotDataset, training: Any, shortest_ms: float, by: Sequence[str], window_ms: float, name: str
-) -> tuple[pd.DataFrame, ...]:
+    dataset: SlotDataset, training: Any, shortest_ms: float, by: Sequence[str], cloud: SlotDataset | None,
+    window_ms: float, name: str,
+) -> tuple[pd.DataFrame, ...]:  # fmt: skip
     """The tables of one length and classifier; none if no flow fills a window longer than the shortest."""
     try:
-        return tables.f1_by_window(dataset, training, [window_ms], [name], by)
+        return tables.f1_by_window(dataset, training, [window_ms], [name], by, cloud=cloud)
     except ParameterError:
         if window_ms == shortest_ms:
             raise
@@ -144,7 +146,9 @@ def sampling(work: Work) -> list[Scored]:
     room = min(work.training.per_flow, max(int(PAPER_S * 1000 // longest), 1))
     made = [
         (changes, scenario, longest, room, DROPPED_PERCENT)
-        for changes, scenario in jobs(work.runs, work.seconds, seed=3, background=(0,))
+        for changes, scenario in jobs(
+            work.runs, work.seconds, network=work.simulated_network, seed=3, background=(0,)
+        )
     ]
     pieces = Pieces(work.folder / "pieces", RUNS, NOT_SIMULATED)
     pieces.folder.mkdir(parents=True, exist_ok=True)

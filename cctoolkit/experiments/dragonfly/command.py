@@ -13,7 +13,7 @@ from ..._support.ranges import LEAST_MS
 from ...errors import ParameterError
 from ..folder import Folder
 from ..options import OutputOption
-from .scenarios import CLASSIFIERS, FULL_WINDOWS_MS, PAPER_S, SESSION, TITLES, WINDOWS_MS
+from .scenarios import CLASSIFIERS, FULL_WINDOWS_MS, PAPER_S, SESSION, TITLES, TRAINED_NETWORKS, WINDOWS_MS
 
 __all__ = ["run"]
 
@@ -21,6 +21,12 @@ __all__ = ["run"]
 def run(
     output: OutputOption = Path("dragonfly"),
     *,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="Simulate runs like the paper's mininet (section IV-A) or physical network (IV-B)."
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -89,6 +95,9 @@ def run(
     ----------
     output : Path
         Folder.
+    network : str, optional
+        ``"mininet"`` (the default) or ``"physical"``. Classifiers trained on the physical network are also tested in the
+        cloud (section IV-C).
     data, other : Path, optional
         Datasets to train and test on, and only to test on.
     session : Path, optional
@@ -112,8 +121,8 @@ def run(
     Returns
     -------
     Path
-        The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``sampling``,
-        ``splits``, ``settings``, ``elsewhere`` (with `other`), ``session``, ``session-answers`` and ``session-learnt``
+        The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``cloud`` (with the
+        physical network), ``sampling``, ``splits``, ``settings``, ``elsewhere`` (with `other`), ``session``, ``session-answers`` and ``session-learnt``
         (with `session`), and ``statements`` as Parquet, figures, ``summary.md``.
 
     Raises
@@ -136,6 +145,11 @@ def run(
         if only and SESSION in only:
             raise ParameterError("only: session needs --session FILE")
         chosen = [name for name in chosen if name != SESSION]
+    if network is not None and network not in TRAINED_NETWORKS:
+        raise ParameterError(f"network: {network!r} is neither 'mininet' nor 'physical'")
+    if network is not None and data is not None:
+        raise ParameterError("network: with --data, the runs are what they are")
+    place = None if data is not None else network or "mininet"
     lengths = sorted(set(windows_ms or (FULL_WINDOWS_MS if full else WINDOWS_MS)))
     for ms in lengths:
         window_slots(ms)
@@ -161,17 +175,24 @@ def run(
         "windows_ms": lengths,
         "only": chosen,
     }
+    options |= {} if network is None else {"network": network}
     options |= {} if session is None else {"session": session.name}
     options |= {"longest": limits} if limits else {}
     options |= {name: getattr(training, name) for name in ("epochs", "seeds", "per_flow", "learning_rate")}
     folder = Folder(output, "dragonfly", options)
 
     def dataset() -> SlotDataset:
-        made = given if given is not None else simulated(folder.path, "paper", number, lasting, workers)
+        if given is not None:
+            made = given
+        else:
+            assert place is not None
+            made = simulated(folder.path, place, number, lasting, workers, network=place)
         special = made.about.get("special")
         return made.where(f"flow_id < {special}") if special else made
 
-    work = Work(dataset, training, lengths, number, lasting, folder.path, workers, foreign, session, limits)
+    work = Work(
+        dataset, training, lengths, number, lasting, folder.path, workers, foreign, session, limits, place
+    )
 
     from . import cases
     from .page import ABOUT, QUICK, TABLE_II

@@ -18,6 +18,9 @@ __all__ = ["statements"]
 
 Tables = Mapping[str, pd.DataFrame]
 
+#: The figures that show F1 against the window, by the network that the runs are like.
+_BY_WINDOW = {"Mininet": "6", "physical network": "7", "cloud": "11"}
+
 #: Scores this near to a printed number agree with it.
 NEAR = 0.05
 
@@ -28,8 +31,8 @@ def statements(tables: Tables) -> pd.DataFrame:
     Parameters
     ----------
     tables : mapping of str to DataFrame
-        Any of ``volatility``, ``inputs``, ``epochs``, ``windows``, ``background``, ``sampling``, ``splits``, and the
-        session's.
+        Any of ``volatility``, ``inputs``, ``epochs``, ``windows``, ``background``, ``cloud``, ``sampling``, ``splits``,
+        and the session's.
 
     Returns
     -------
@@ -38,7 +41,7 @@ def statements(tables: Tables) -> pd.DataFrame:
     """
     parts = {
         "volatility": cbiq, "inputs": inputs, "epochs": epochs, "windows": windows, "background": background,
-        "sampling": sampling, "splits": splits, "session-answers": session,
+        "cloud": cloud, "sampling": sampling, "splits": splits, "session-answers": session,
     }  # fmt: skip
     return statements_table(s for name, part in parts.items() if name in tables for s in part(tables))
 
@@ -57,6 +60,16 @@ def _near(figure: int, setting: str, what: str, found: float) -> Statement:
         within=NEAR,
         absolute=True,
     )
+
+
+def _network(table: pd.DataFrame) -> str | None:
+    """The paper's network that a table is about; None for other data, which all claims are held against."""
+    return str(table.network.iloc[0]) if "network" in table else None
+
+
+def _is_of(table: pd.DataFrame, *networks: str) -> bool:
+    """Whether a table may be held against the paper's claims about these networks."""
+    return _network(table) in (None, *networks)
 
 
 def _list(values: Mapping[Any, float], sign: bool = False) -> str:
@@ -102,7 +115,9 @@ _RANKED = {
 
 
 def inputs(tables: Tables) -> list[Statement]:
-    """Figure 2."""
+    """Figure 2, of the physical network."""
+    if not _is_of(tables["inputs"], "physical network"):
+        return []
     table = tables["inputs"].set_index("input")
     f1, ranges = table["f1"], _ranges(table)
     there = {what: f1[f1.index.isin(columns)] for what, columns in _RANKED.items()}
@@ -138,8 +153,10 @@ def inputs(tables: Tables) -> list[Statement]:
 
 
 def epochs(tables: Tables) -> list[Statement]:
-    """Figure 5."""
-    results = []
+    """Figure 5, of Mininet."""
+    results: list[Statement] = []
+    if not _is_of(tables["epochs"], "Mininet"):
+        return results
     last = last_epochs(tables["epochs"])
     for background in EPOCH_BACKGROUNDS:
         setting = "no background" if background == "none" else f"{background} background"
@@ -171,43 +188,32 @@ def epochs(tables: Tables) -> list[Statement]:
 
 
 def windows(tables: Tables) -> list[Statement]:
-    """Figures 6, 7, 10 and 11."""
+    """Figure 6 (Mininet), or figures 7 and 10 (physical network)."""
     table = tables["windows"]
+    mininet, physical = _is_of(table, "Mininet"), _is_of(table, "physical network")
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
-    ranges = _ranges(table.set_index(["classifier", "window_ms"]))
     minute = 60_000.0
     results = []
     for name in ("Dragonfly", "DeePCCI"):
         if name not in curves:
             continue
         curve = curves[name].dropna()
-        if minute in curve.index:
+        if mininet and minute in curve.index:
             results.append(_near(6, f"1 minute, {name}", "F1", curve[minute]))
-        for ms, setting in ((100.0, "100 ms"), (6000.0, "6 s"), (minute, "1 minute")):
-            if ms in curve.index:
-                results.append(_near(11, f"{setting}, {name}", "F1 in the cloud", curve[ms]))
-        results += _reached(name, curve)
-    for better, worse, figure, prefix in (
-        ("Dragonfly", "DeePCCI", "6, 7, 11", ""),
-        ("ours", "Dragonfly", "", OURS),
-    ):
-        if {better, worse} <= set(curves):
-            ahead = (curves[better] - curves[worse]).dropna()
-            if ahead.empty:
-                continue
-            claim = f"{prefix}{better} scores higher than {worse} with every window length"
-            higher = every(above(ranges[better, ms], ranges[worse, ms]) for ms in ahead.index)
-            results.append(Statement(figure, claim, _list(dict(ahead.items()), sign=True), higher))
+        if physical:
+            results += _reached(name, curve)
+    results += _ahead(table)
     mine = table[table.classifier == "Dragonfly"].set_index("window_ms")
     if {"f1_reno", "f1_cubic", "f1_bbr"} <= set(mine) and len(mine):
         means = {cca: float(mine[f"f1_{cca}"].mean()) for cca in ("bbr", "cubic", "reno")}
         says = ", ".join(f"{cca} {value:.2f}" for cca, value in means.items())
         both = min(means["bbr"], means["cubic"]) > means["reno"]
-        results.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, both))
+        if physical:
+            results.append(Statement("10", "BBR and CUBIC are identified better than Reno", says, both))
         ahead = mine.f1_bbr - mine[["f1_cubic", "f1_reno"]].max(axis=1)
         results.append(
             Statement(
-                "10",
+                "10" if physical else "6",
                 f"{OURS}Reno and CUBIC are mistaken for each other, BBR is not: its F1 is at least 0.2 above both with "
                 "every window length",
                 _list(dict(ahead.items()), sign=True),
@@ -216,8 +222,44 @@ def windows(tables: Tables) -> list[Statement]:
         )
         says = _list(dict(mine["f1"].items()))
         rises = rising(mine["f1"], _ranges(mine))
-        results.append(Statement("10", "F1 increases with the window length", says, rises))
+        results.append(
+            Statement("10" if physical else "6", "F1 increases with the window length", says, rises)
+        )
     return results
+
+
+def _ahead(table: pd.DataFrame) -> list[Statement]:
+    """Whether Dragonfly is ahead of DeePCCI, and ours of Dragonfly, with every window length."""
+    curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
+    ranges = _ranges(table.set_index(["classifier", "window_ms"]))
+    results = []
+    figure = _BY_WINDOW.get(_network(table) or "", ", ".join(_BY_WINDOW.values()))
+    for better, worse, about, prefix in (
+        ("Dragonfly", "DeePCCI", figure, ""),
+        ("ours", "Dragonfly", "", OURS),
+    ):
+        if {better, worse} <= set(curves):
+            ahead = (curves[better] - curves[worse]).dropna()
+            if ahead.empty:
+                continue
+            claim = f"{prefix}{better} scores higher than {worse} with every window length"
+            higher = every(above(ranges[better, ms], ranges[worse, ms]) for ms in ahead.index)
+            results.append(Statement(about, claim, _list(dict(ahead.items()), sign=True), higher))
+    return results
+
+
+def cloud(tables: Tables) -> list[Statement]:
+    """Figure 11."""
+    table = tables["cloud"]
+    curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
+    results = [
+        _near(11, f"{setting}, {name}", "F1 in the cloud", curves[name][ms])
+        for name in ("Dragonfly", "DeePCCI")
+        if name in curves
+        for ms, setting in ((100.0, "100 ms"), (6000.0, "6 s"), (60_000.0, "1 minute"))
+        if ms in curves[name].dropna().index
+    ]
+    return results + _ahead(table)
 
 
 def _reached(name: str, curve: pd.Series) -> list[Statement]:
@@ -238,8 +280,10 @@ def _reached(name: str, curve: pd.Series) -> list[Statement]:
 
 
 def background(tables: Tables) -> list[Statement]:
-    """Figure 8."""
+    """Figure 8, of the physical network."""
     table, results = tables["background"], []
+    if not _is_of(table, "physical network"):
+        return []
     seconds = f"windows of {table.window_ms.iloc[0] / 1000:g} s"  # the paper's have 10 s
     for name in ("Dragonfly", "DeePCCI"):
         curve = table[table.classifier == name].set_index("background")
@@ -259,11 +303,14 @@ def background(tables: Tables) -> list[Statement]:
 
 def windows_and_background(tables: Tables) -> list[Statement]:
     """Figures 6, 7, 8, 10 and 11."""
-    return windows(tables) + (background(tables) if "background" in tables else [])
+    more = {"background": background, "cloud": cloud}
+    return windows(tables) + [s for name, part in more.items() if name in tables for s in part(tables)]
 
 
 def sampling(tables: Tables) -> list[Statement]:
-    """Figure 9."""
+    """Figure 9, of the physical network."""
+    if not _is_of(tables["sampling"], "physical network"):
+        return []
     f1 = tables["sampling"].query("classifier == 'Dragonfly'").set_index("dropped_percent")["f1"]
     if not {0.0, 99.0} <= set(f1.index):
         return []

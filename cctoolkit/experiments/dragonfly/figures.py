@@ -120,11 +120,12 @@ def epochs_figure(table: pd.DataFrame) -> go.Figure:
 
 
 def windows_figure(table: pd.DataFrame) -> go.Figure:
-    """Figures 6, 7 and 11: F1 against the window's length, with the paper's scores."""
-    fig = _curves(
-        figure("F1 against the length of the window (Figures 6, 7, 11)", height=480), table, "window_ms"
-    )
-    for number, (symbol, place) in _PRINTED.items():
+    """Figure 6, 7 or 11, by the network: F1 against the window's length, with the paper's scores."""
+    network = table.network.iloc[0] if "network" in table else None
+    shown = {n: where for n, where in _PRINTED.items() if network in (None, where[1])}
+    numbers = f"Figure{'s' * (len(shown) > 1)} {', '.join(map(str, shown))}"
+    fig = _curves(figure(f"F1 against the length of the window ({numbers})", height=480), table, "window_ms")
+    for number, (symbol, place) in shown.items():
         for name in ("Dragonfly", "DeePCCI"):
             x, y = _printed(number, name)
             fig.add_scatter(

@@ -19,7 +19,9 @@ def _windows(found: Mapping[str, pd.DataFrame]) -> dict[str, go.Figure]:
     table = found["windows"]
     drawn = {"windows": figures.windows_figure(table), "ccas": figures.ccas_figure(table)}
     for setting, at in found.items():
-        if setting != "windows":
+        if setting == "cloud":
+            drawn[setting] = figures.windows_figure(at)
+        elif setting != "windows":
             drawn[setting] = figures.settings_figure(at, setting, at.window_ms.iloc[0])
     return drawn
 

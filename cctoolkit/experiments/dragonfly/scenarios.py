@@ -13,9 +13,11 @@ __all__ = [
     "CLASSIFIERS",
     "DROPPED_PERCENT",
     "FULL_WINDOWS_MS",
+    "NETWORKS",
     "PUBLISHED",
     "SESSION",
     "TITLES",
+    "TRAINED_NETWORKS",
     "WINDOWS_MS",
     "jobs",
 ]
@@ -31,6 +33,9 @@ CLASSIFIERS = {
 PUBLISHED = ("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI")
 #: The part that needs the authors' data.
 SESSION = "session"
+#: The paper's networks, and its names of their sections. Only the first two are trained on.
+NETWORKS = {"mininet": "Mininet", "physical": "physical network", "cloud": "cloud"}
+TRAINED_NETWORKS = ("mininet", "physical")
 #: The parts of the experiment and their titles.
 TITLES = {
     "cbiq": "Figure 1: bytes in the queue, and throughput",
@@ -53,16 +58,19 @@ def jobs(
     runs: int,
     seconds: float = PAPER_S,
     *,
+    network: str = "mininet",
     seed: int = 1,
     background: Sequence[int] | None = None,
     others: Sequence[Flow] = (),
 ) -> Iterator[tuple[dict[str, Any], Scenario]]:
-    """The settings of section IV-A, scaled to runs of another duration.
+    """The settings of sections IV-A (Mininet), IV-B (physical network) and IV-C (cloud), scaled to another duration.
 
     Parameters
     ----------
     runs, seed, background
-        As for :func:`cctoolkit.identify.settings.paper`.
+        As for :func:`cctoolkit.identify.settings.paper`; the cloud has no background flows.
+    network : str
+        One of :data:`NETWORKS`.
     seconds : float
         Duration of a run once its flows have started; the time within which they start is scaled alike.
     others : sequence of Flow
@@ -71,12 +79,18 @@ def jobs(
     Yields
     ------
     dict, Scenario
-        What distinguishs the run from others, and what is run.
+        What distinguishes the run from others, and what is run.
     """
-    from ...identify.settings import BACKGROUND, paper
+    from ...identify.settings import BACKGROUND, cloud, paper, physical
 
     scale = seconds / PAPER_S
-    for changes, made in paper(runs, seed, background=BACKGROUND if background is None else background):
+    chosen = BACKGROUND if background is None else background
+    drawn = {
+        "mininet": lambda: paper(runs, seed, background=chosen),
+        "physical": lambda: physical(runs, seed, background=chosen, measured_s=PAPER_S),
+        "cloud": lambda: cloud(runs, seed, measured_s=PAPER_S),
+    }
+    for changes, made in drawn[network]():
         flows = [dataclasses.replace(flow, start_s=round(flow.start_s * scale, 3)) for flow in made.flows]
         yield (
             changes,

@@ -20,7 +20,7 @@ from ...identify.windows import FEATURE_SETS, INPUTS
 from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
 from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
-from .scenarios import CLASSIFIERS, jobs
+from .scenarios import CLASSIFIERS, NETWORKS, jobs
 from .training import Training
 
 __all__ = [
@@ -54,6 +54,9 @@ INPUT_CHOICES = (*INPUTS, CLASSIFIERS["Dragonfly"])
 
 #: Figure 9's classifiers.
 SAMPLED = ("Dragonfly", "Dragonfly, CBIQ only")
+
+#: The paper's runs in the cloud: 27 combinations of congestion controls with 6 buffers.
+CLOUD_RUNS = 162
 
 #: Settings that may be left out of training: the first that the data vary.
 _SETTINGS = ("background", "aqm", "buffer_packets")
@@ -184,8 +187,11 @@ def f1_by_window(
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
     by: Sequence[str] = (),
     longest: Mapping[str, float] | None = None,
+    cloud: SlotDataset | None = None,
 ) -> tuple[pd.DataFrame, ...]:
     """Figures 6, 7, 8, 10 and 11: F1 of each classifier on windows of each length, or up to its `longest`, in ms.
+
+    With a `cloud`, the same classifiers are also tested on all of its runs (Figure 11).
 
     Returns
     -------
@@ -193,14 +199,14 @@ def f1_by_window(
         ``classifier``, ``window_ms`` and the result of :func:`cctoolkit.identify.evaluation.over_seeds`, including F1
         of each congestion control. Lengths that no flow fills are left out.
     DataFrame ...
-        The same by each column of `by`.
+        The same by each column of `by`, then in the `cloud`, if it is given.
 
     Raises
     ------
     ParameterError
         No flow fills even the shortest window.
     """
-    found: list[list[pd.DataFrame]] = [[] for _ in (None, *by)]
+    found: list[list[pd.DataFrame]] = [[] for _ in (None, *by, *([] if cloud is None else [None]))]
     for window_ms in sorted(windows_ms):
         for name in classifiers:
             if window_ms > (longest or {}).get(name, math.inf):
@@ -211,7 +217,8 @@ def f1_by_window(
                 if window_ms > min(windows_ms):
                     continue
                 raise
-            for part, table in zip(found, training.scores(name, windows, *by), strict=True):
+            there = None if cloud is None else training.cut(cloud, window_ms, CLASSIFIERS[name])
+            for part, table in zip(found, training.scores(name, windows, *by, elsewhere=there), strict=True):
                 table.insert(0, "classifier", name)
                 table.insert(1, "window_ms", window_ms)
                 part.append(table)
@@ -454,6 +461,8 @@ class Work:
         Processes; all cores by default.
     other : SlotDataset, optional
         A dataset to test on and never train on.
+    network : str, optional
+        Which of the paper's networks the runs are like (:data:`~.scenarios.NETWORKS`); other data are like none.
     session : Path, optional
         The authors' session (:func:`.logs.read_session`).
     longest : mapping of str to float, optional
@@ -470,6 +479,25 @@ class Work:
     other: SlotDataset | None = None
     session: Path | None = None
     longest: Mapping[str, float] | None = None
+    network: str | None = None
+
+    @cached_property
+    def cloud(self) -> SlotDataset | None:
+        """Runs in the cloud, for classifiers that are trained on the physical network."""
+        if self.network != "physical":
+            return None
+        runs = min(self.runs, CLOUD_RUNS)
+        return simulated(self.folder, "cloud", runs, self.seconds, self.workers, network="cloud")
+
+    @property
+    def simulated_network(self) -> str:
+        """The network of the parts that make their own runs."""
+        return self.network or "mininet"
+
+    def of_network(self, table: pd.DataFrame, network: str | None = None) -> pd.DataFrame:
+        """A table with the name of the network that it is about, if it is one of the paper's."""
+        name = network or self.network
+        return table if name is None or table.empty else table.assign(network=NETWORKS[name])
 
     @cached_property
     def dataset(self) -> SlotDataset:
@@ -511,13 +539,14 @@ def simulated(
     from ...identify import build_dataset
 
     code = code_hash(RUNS, without=NOT_SIMULATED)[:8]
+    wanted = list(jobs(runs, seconds, **settings))
     return build_dataset(
-        jobs(runs, seconds, **settings),
+        wanted,
         folder / "data" / f"{name}-{seconds:g}s-{code}",
         background=0,
         workers=workers,
         progress=sys.stderr.isatty(),
-    ).where([f"paper-{settings.get('seed', 1)}-{number}" for number in range(runs)])
+    ).where([scenario.name for _, scenario in wanted])
 
 
 def cbiq(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
@@ -546,21 +575,23 @@ def last_slots(recording: Recording, seconds: float = 5.0) -> pd.DataFrame:
 
 def inputs(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``inputs``: :func:`f1_by_input`."""
-    return {"inputs": best_first(_all(found))}
+    return {"inputs": work.of_network(best_first(_all(found)))}
 
 
 def epochs(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``epochs``: :func:`accuracy_by_epoch` with each background."""
-    return {"epochs": pd.concat(_all(found), ignore_index=True)}
+    return {"epochs": work.of_network(pd.concat(_all(found), ignore_index=True), work.simulated_network)}
 
 
 def windows(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """``windows`` by length, and a table by the setting that varies, of the longest windows."""
+    """``windows`` by length, a table by the setting that varies, of the longest windows, and perhaps ``cloud``."""
     table, *grouped = (
-        pd.concat(part).sort_values("window_ms", kind="stable", ignore_index=True)
+        work.of_network(pd.concat(part).sort_values("window_ms", kind="stable", ignore_index=True))
         for part in zip(*filter(None, found), strict=True)
     )
     tables = {"windows": table}
+    if work.cloud is not None:
+        tables["cloud"] = grouped.pop().assign(network=NETWORKS["cloud"])
     if work.setting is not None:
         at = grouped[0]
         tables[work.setting] = at[at.window_ms == work.longest_ms].reset_index(drop=True)
@@ -569,7 +600,7 @@ def windows(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd
 
 def sampling(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``sampling``: :func:`f1_by_sampling` on runs without background traffic."""
-    return {"sampling": pd.concat(_all(found), ignore_index=True)}
+    return {"sampling": work.of_network(pd.concat(_all(found), ignore_index=True), work.simulated_network)}
 
 
 def splits(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:

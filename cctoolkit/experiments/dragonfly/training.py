@@ -71,8 +71,9 @@ class Training:
         windows: Windows | Callable[[int], tuple[Windows, Windows]],
         *by: str,
         seeds: Sequence[int] | None = None,
+        elsewhere: Windows | None = None,
     ) -> list[pd.DataFrame]:
-        """F1 of a classifier over seeds: of all windows, then by each of these columns. Each seed trains once."""
+        """F1 of a classifier over seeds: of all windows, by each of these columns, elsewhere. Each seed trains once."""
         from ...identify.evaluation import over_seeds
 
         trained: dict[int, Any] = {}
@@ -84,7 +85,12 @@ class Training:
 
         chosen = range(self.seeds) if seeds is None else seeds
         columns: tuple[str | None, ...] = (None, *by)
-        return [over_seeds(train, windows, chosen, by=column) for column in columns]
+        found = [over_seeds(train, windows, chosen, by=column) for column in columns]
+        if elsewhere is not None:
+            assert not callable(windows)
+            here, there = windows, elsewhere
+            found.append(over_seeds(train, lambda seed: (here.split(0.3, seed)[0], there), chosen))
+        return found
 
     def identity(self, kind: str, name: str, seed: int, *windows: Windows) -> tuple[Any, ...]:
         """What identifies a piece: its kind, the training, and the windows."""
