@@ -87,6 +87,22 @@ def test_shorter_runs_keep_all_but_time() -> None:
         assert made.bottleneck == paper.bottleneck
 
 
+def test_runs_of_the_other_networks_are_the_settings_of_the_paper() -> None:
+    for network, theirs in (
+        ("physical", settings.physical(6, measured_s=60)),
+        ("cloud", settings.cloud(6, measured_s=60)),
+    ):
+        assert list(dragonfly.jobs(6, network=network)) == list(theirs)
+        for (changes, short), (expected, whole) in zip(
+            dragonfly.jobs(6, 15, network=network), dragonfly.jobs(6, network=network), strict=True
+        ):
+            assert changes == expected and short.name == whole.name
+            assert short.duration_s == pytest.approx(whole.duration_s / 4, abs=1e-3)
+    assert all(
+        len(made.flow_list()) == 3 for _, made in dragonfly.jobs(5, network="physical", background=(0,))
+    )
+
+
 def test_backgrounds_of_figure_5_are_the_papers() -> None:
     printed = cct.paper_numbers("dragonfly", "Figure 5").set_index(["setting", "quantity"]).paper
     udp = dragonfly.EPOCH_BACKGROUNDS["UDP"][0]
@@ -175,6 +191,10 @@ def test_scores_train_once_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seeds == [0, 1]
     assert every.f1.tolist() == [1] and by.f1.tolist() == [1, 1]
     assert by.background.tolist() == [0, 15]
+    there = made_windows(runs=3, per_run=1)
+    *_, cloud = SHORT.scores("Dragonfly", made_windows(), "background", elsewhere=there)
+    assert seeds == [0, 1, 0, 1]  # not once more for the cloud
+    assert (cloud.windows == len(there)).all() and (cloud.runs == 3).all()  # all of its runs are tested on
 
 
 def test_sampling_is_trained_on_everything_and_tested_on_samples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,6 +294,12 @@ def test_each_measure_on_a_simulated_dataset(dataset) -> None:
     with pytest.raises(ParameterError, match="none of 24 flows has 60000 ms"):
         dragonfly.f1_by_window(dataset, training, [60_000], names)
 
+    with_cloud = dragonfly.f1_by_window(
+        dataset, training, [100, 60_000], names, ["background"], cloud=dataset
+    )
+    pd.testing.assert_frame_equal(with_cloud[0], every)
+    assert (with_cloud[-1].runs == len(dataset)).all() and len(with_cloud) == 3
+
     splits = dragonfly.by_split(dataset, training, 100, ["Dragonfly"]).set_index("split")
     assert splits.index.tolist() == ["by run", "by flow", "by window"]
     assert splits.runs["by run"] < splits.runs["by flow"]  # test runs: by flow they are everywhere
@@ -302,6 +328,12 @@ def as_the_paper_says() -> dict[str, pd.DataFrame]:
         {"classifier": n, "window_ms": float(ms), "f1": f1, "f1_bbr": f1, "f1_cubic": f1, "f1_reno": f1 - 0.1}
         for n, values in curve.items()
         for ms, f1 in values.items()
+    ]
+    printed = {"Dragonfly": (0.58, 0.75, 0.85), "DeePCCI": (0.2, 0.5, 0.62)}
+    cloud = [
+        {"classifier": n, "window_ms": ms, "f1": f1}
+        for n, values in printed.items()
+        for ms, f1 in zip((100.0, 6000.0, 60_000.0), values, strict=True)
     ]
     background = [
         {"classifier": n, "window_ms": 10_000, "background": flows, "f1": f1}
@@ -332,6 +364,7 @@ def as_the_paper_says() -> dict[str, pd.DataFrame]:
         "epochs": pd.DataFrame(epochs),
         "windows": pd.DataFrame(windows),
         "background": pd.DataFrame(background),
+        "cloud": pd.DataFrame(cloud),
         "sampling": pd.DataFrame(
             {"classifier": ["Dragonfly"] * 2, "dropped_percent": [0.0, 99.0], "f1": [0.9, 0.8]}
         ),
@@ -341,14 +374,36 @@ def as_the_paper_says() -> dict[str, pd.DataFrame]:
     }
 
 
+def anywhere() -> dict[str, pd.DataFrame]:
+    """The tables as if of other data, which all claims are held against."""
+    tables = {name: table.assign(network="other data") for name, table in as_the_paper_says().items()}
+    return tables | {"cloud": tables["cloud"].assign(network="cloud")}
+
+
 def test_statements_agree_where_the_numbers_do() -> None:
-    statements = dragonfly.statements(as_the_paper_says())
-    other = statements[statements.agrees == "no"]
-    # the cloud's numbers are not those of Mininet; that CUBIC is told from Reno is the paper's, and not ours
-    assert other.figure.tolist() == ["11"] * 4 + ["10"]
-    assert "Reno and CUBIC are mistaken for each other" in other.paper.iloc[-1]
-    assert {"1", "2", "5", "6", "7", "8", "9", "10", "all"} <= set(statements.figure)
+    statements = dragonfly.statements(anywhere())
+    (other,) = statements.paper[
+        statements.agrees == "no"
+    ]  # that CUBIC is told from Reno is the paper's, and not ours
+    assert "Reno and CUBIC are mistaken for each other" in other
+    assert {"1", "2", "5", "6", "7", "8", "9", "10", "11", "all"} <= set(statements.figure)
     assert dragonfly.statements({}).empty
+
+
+def test_claims_are_held_against_runs_like_those_of_their_figure() -> None:
+    """Other data may be like any network; runs like one of the paper's are not judged by another's figures."""
+    apart = {"volatility": "1", "splits": "all"}  # of no network in particular
+    names = {"Mininet": {"5", "6"}, "physical network": {"2", "7", "8", "9", "10", "11"}}
+    for network, figures in names.items():
+        tables = {name: table.assign(network=network) for name, table in as_the_paper_says().items()}
+        tables["cloud"] = tables["cloud"].assign(network="cloud")
+        if network == "Mininet":
+            del tables["cloud"]
+        assert set(dragonfly.statements(tables).figure) == figures | set(apart.values())
+    # what is not measured in the cloud says nothing about it
+    assert not [s for s in conclusions.windows(anywhere()) if "cloud" in s.claim]
+    first = {name: table for name, table in as_the_paper_says().items() if name != "cloud"}
+    assert set(dragonfly.statements(first).figure) == names["Mininet"] | set(apart.values())
 
 
 @pytest.mark.slow
@@ -362,6 +417,7 @@ def test_statements_agree_where_the_numbers_do() -> None:
         ("inputs", "f1", lambda v: [0.9, 0.78, 0.6, 0.5, 0.4], "inputs besides CBIQ"),
         ("epochs", "accuracy", lambda v: v * 0 + 0.5, "no background, Dragonfly: accuracy"),
         ("windows", "f1", lambda v: 1 - v, "higher than DeePCCI"),
+        ("cloud", "f1", lambda v: v + 0.1, "6 s, DeePCCI: F1 in the cloud"),
         ("windows", "f1_reno", lambda v: v + 0.3, "better than Reno"),
         ("windows", "f1", lambda v: v * 0.5, "Dragonfly reaches an F1 of 0.7"),
         ("background", "f1", lambda v: v[::-1].to_numpy(), "Dragonfly: F1 with windows of 10 s falls with"),
@@ -370,7 +426,7 @@ def test_statements_agree_where_the_numbers_do() -> None:
     ],
 )
 def test_statements_disagree_where_the_numbers_do(table: str, column: str, change, sentence: str) -> None:
-    tables = as_the_paper_says()
+    tables = anywhere()
     assert (
         dragonfly.statements(tables).set_index("paper").filter(like=sentence, axis=0).agrees.iloc[0] == "yes"
     )
@@ -391,13 +447,27 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         run(tmp_path / "x", windows_ms=[0.5])
     with pytest.raises(cct.errors.SchemaError, match="holds no dataset of slots"):
         run(tmp_path / "x", data=tmp_path)
+    with pytest.raises(ParameterError, match="network: 'cloud' is neither 'mininet' nor 'physical'"):
+        run(tmp_path / "x", network="cloud")
+    with pytest.raises(ParameterError, match="network: with --data, the runs are what they are"):
+        run(tmp_path / "x", network="physical", data=tmp_path)
     assert not (tmp_path / "x").exists()
 
 
 def test_help_names_the_options() -> None:
     shown = CliRunner().invoke(app, ["experiment", "dragonfly", "--help"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0
-    for option in ("--data", "--only", "--full", "--runs", "--window-ms", "--epochs", "--seeds", "--workers"):
+    for option in (
+        "--network",
+        "--data",
+        "--only",
+        "--full",
+        "--runs",
+        "--window-ms",
+        "--epochs",
+        "--seeds",
+        "--workers",
+    ):
         assert option in shown.output
 
 
@@ -436,6 +506,21 @@ def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.Monk
     windows = pq.read_table(out / "windows.parquet").to_pandas()
     assert windows.classifier.tolist() == list(dragonfly.CLASSIFIERS)
     assert windows.f1.between(0, 1).all()
+
+
+@pytest.mark.slow
+def test_the_physical_network_and_its_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dragonfly.tables, "CLOUD_RUNS", 3)
+    folder = experiment("dragonfly")(
+        tmp_path / "out", network="physical", only=["windows"], runs=5, seconds=2.0, windows_ms=[100], epochs=1,
+        seeds=1, per_flow=2, workers=1,
+    )  # fmt: skip
+    windows, cloud = (pq.read_table(folder / f"{name}.parquet").to_pandas() for name in ("windows", "cloud"))
+    assert set(windows.network) == {"physical network"} and set(cloud.network) == {"cloud"}
+    assert cloud.classifier.tolist() == windows.classifier.tolist() == list(dragonfly.CLASSIFIERS)
+    assert (cloud.runs == 3).all() and cloud.f1.between(0, 1).all()
+    assert "### In the cloud" in (folder / "summary.md").read_text()
+    assert (folder / "cloud.html").is_file()
 
 
 @pytest.mark.slow
@@ -530,11 +615,11 @@ def test_no_verdict_without_the_windows_that_decide_it() -> None:
             for name, curve in (("Dragonfly", dragonfly_f1), ("DeePCCI", deepcci_f1))
             for ms, f1 in curve.items()
         ]
-        return "\n".join(s.sentence() for s in conclusions.windows({"windows": pd.DataFrame(rows)}))
+        table = pd.DataFrame(rows).assign(network="other data")
+        return "\n".join(s.sentence() for s in conclusions.windows({"windows": table}))
 
     far = claims({1000: 0.8, 6000: 0.9}, {1000: 0.4})
     assert "reaches" not in far  # shorter windows may reach 0.7, and longer ones
-    assert "6 s, Dragonfly" in far and "6 s, DeePCCI" not in far
     assert "every window length. Measured: +0.40 at 1000 ms." in far
     near = claims({10: 0.4, 1000: 0.8}, {1000: 0.4, 60_000: 0.6})
     assert (

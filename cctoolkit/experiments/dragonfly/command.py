@@ -96,8 +96,7 @@ def run(
     output : Path
         Folder.
     network : str, optional
-        ``"mininet"`` (the default) or ``"physical"``. Classifiers trained on the physical network are also tested in the
-        cloud (section IV-C).
+        ``"mininet"`` (the default) or ``"physical"``, whose classifiers are also tested in the cloud (section IV-C).
     data, other : Path, optional
         Datasets to train and test on, and only to test on.
     session : Path, optional
@@ -122,8 +121,9 @@ def run(
     -------
     Path
         The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``cloud`` (with the
-        physical network), ``sampling``, ``splits``, ``settings``, ``elsewhere`` (with `other`), ``session``, ``session-answers`` and ``session-learnt``
-        (with `session`), and ``statements`` as Parquet, figures, ``summary.md``.
+        physical network), ``sampling``, ``splits``, ``settings``, ``elsewhere`` (with `other`), ``session``,
+        ``session-answers`` and ``session-learnt`` (with `session`), and ``statements`` as Parquet, figures,
+        ``summary.md``.
 
     Raises
     ------

@@ -11,15 +11,15 @@ from .. import statements as shared
 from ..papers import paper_numbers
 from ..statements import OURS, Range, Statement, above, every, rising, statements_table
 from .logs import INPUTS
-from .scenarios import CLASSIFIERS
+from .scenarios import CLASSIFIERS, NETWORKS, OTHER_DATA
 from .tables import EPOCH_BACKGROUNDS, last_epochs
 
-__all__ = ["statements"]
+__all__ = ["network_of", "statements"]
 
 Tables = Mapping[str, pd.DataFrame]
 
-#: The figures that show F1 against the window, by the network that the runs are like.
-_BY_WINDOW = {"Mininet": "6", "physical network": "7", "cloud": "11"}
+#: The figures that show F1 against the window, by network.
+_BY_WINDOW = {"Mininet": "6", "physical network": "7", "cloud": "11", OTHER_DATA: "6, 7"}
 
 #: Scores this near to a printed number agree with it.
 NEAR = 0.05
@@ -62,14 +62,14 @@ def _near(figure: int, setting: str, what: str, found: float) -> Statement:
     )
 
 
-def _network(table: pd.DataFrame) -> str | None:
-    """The paper's network that a table is about; None for other data, which all claims are held against."""
-    return str(table.network.iloc[0]) if "network" in table else None
+def network_of(table: pd.DataFrame) -> str:
+    """The network that a table is about; tables from before there was a choice are about Mininet."""
+    return str(table.network.iloc[0]) if "network" in table and len(table) else NETWORKS["mininet"]
 
 
-def _is_of(table: pd.DataFrame, *networks: str) -> bool:
-    """Whether a table may be held against the paper's claims about these networks."""
-    return _network(table) in (None, *networks)
+def _is_of(table: pd.DataFrame, network: str) -> bool:
+    """Whether a table may be held against the paper's claims about a network; other data, against all."""
+    return network_of(table) in (OTHER_DATA, NETWORKS[network])
 
 
 def _list(values: Mapping[Any, float], sign: bool = False) -> str:
@@ -116,7 +116,7 @@ _RANKED = {
 
 def inputs(tables: Tables) -> list[Statement]:
     """Figure 2, of the physical network."""
-    if not _is_of(tables["inputs"], "physical network"):
+    if not _is_of(tables["inputs"], "physical"):
         return []
     table = tables["inputs"].set_index("input")
     f1, ranges = table["f1"], _ranges(table)
@@ -155,7 +155,7 @@ def inputs(tables: Tables) -> list[Statement]:
 def epochs(tables: Tables) -> list[Statement]:
     """Figure 5, of Mininet."""
     results: list[Statement] = []
-    if not _is_of(tables["epochs"], "Mininet"):
+    if not _is_of(tables["epochs"], "mininet"):
         return results
     last = last_epochs(tables["epochs"])
     for background in EPOCH_BACKGROUNDS:
@@ -190,7 +190,7 @@ def epochs(tables: Tables) -> list[Statement]:
 def windows(tables: Tables) -> list[Statement]:
     """Figure 6 (Mininet), or figures 7 and 10 (physical network)."""
     table = tables["windows"]
-    mininet, physical = _is_of(table, "Mininet"), _is_of(table, "physical network")
+    mininet, physical = _is_of(table, "mininet"), _is_of(table, "physical")
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
     minute = 60_000.0
     results = []
@@ -233,7 +233,7 @@ def _ahead(table: pd.DataFrame) -> list[Statement]:
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
     ranges = _ranges(table.set_index(["classifier", "window_ms"]))
     results = []
-    figure = _BY_WINDOW.get(_network(table) or "", ", ".join(_BY_WINDOW.values()))
+    figure = _BY_WINDOW[network_of(table)]
     for better, worse, about, prefix in (
         ("Dragonfly", "DeePCCI", figure, ""),
         ("ours", "Dragonfly", "", OURS),
@@ -282,7 +282,7 @@ def _reached(name: str, curve: pd.Series) -> list[Statement]:
 def background(tables: Tables) -> list[Statement]:
     """Figure 8, of the physical network."""
     table, results = tables["background"], []
-    if not _is_of(table, "physical network"):
+    if not _is_of(table, "physical"):
         return []
     seconds = f"windows of {table.window_ms.iloc[0] / 1000:g} s"  # the paper's have 10 s
     for name in ("Dragonfly", "DeePCCI"):
@@ -309,7 +309,7 @@ def windows_and_background(tables: Tables) -> list[Statement]:
 
 def sampling(tables: Tables) -> list[Statement]:
     """Figure 9, of the physical network."""
-    if not _is_of(tables["sampling"], "physical network"):
+    if not _is_of(tables["sampling"], "physical"):
         return []
     f1 = tables["sampling"].query("classifier == 'Dragonfly'").set_index("dropped_percent")["f1"]
     if not {0.0, 99.0} <= set(f1.index):

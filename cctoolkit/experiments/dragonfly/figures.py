@@ -10,6 +10,8 @@ import plotly.graph_objects as go
 from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
+from .conclusions import network_of
+from .scenarios import OTHER_DATA
 
 __all__ = [
     "cbiq_figure",
@@ -121,8 +123,8 @@ def epochs_figure(table: pd.DataFrame) -> go.Figure:
 
 def windows_figure(table: pd.DataFrame) -> go.Figure:
     """Figure 6, 7 or 11, by the network: F1 against the window's length, with the paper's scores."""
-    network = table.network.iloc[0] if "network" in table else None
-    shown = {n: where for n, where in _PRINTED.items() if network in (None, where[1])}
+    network = network_of(table)
+    shown = {n: where for n, where in _PRINTED.items() if network in (OTHER_DATA, where[1])}
     numbers = f"Figure{'s' * (len(shown) > 1)} {', '.join(map(str, shown))}"
     fig = _curves(figure(f"F1 against the length of the window ({numbers})", height=480), table, "window_ms")
     for number, (symbol, place) in shown.items():

@@ -14,6 +14,7 @@ __all__ = [
     "DROPPED_PERCENT",
     "FULL_WINDOWS_MS",
     "NETWORKS",
+    "OTHER_DATA",
     "PUBLISHED",
     "SESSION",
     "TITLES",
@@ -36,6 +37,8 @@ SESSION = "session"
 #: The paper's networks, and its names of their sections. Only the first two are trained on.
 NETWORKS = {"mininet": "Mininet", "physical": "physical network", "cloud": "cloud"}
 TRAINED_NETWORKS = ("mininet", "physical")
+#: What tables call data that are like none of the paper's networks in particular.
+OTHER_DATA = "other data"
 #: The parts of the experiment and their titles.
 TITLES = {
     "cbiq": "Figure 1: bytes in the queue, and throughput",

@@ -20,7 +20,7 @@ from ...identify.windows import FEATURE_SETS, INPUTS
 from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
 from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
-from .scenarios import CLASSIFIERS, NETWORKS, jobs
+from .scenarios import CLASSIFIERS, NETWORKS, OTHER_DATA, jobs
 from .training import Training
 
 __all__ = [
@@ -495,9 +495,9 @@ class Work:
         return self.network or "mininet"
 
     def of_network(self, table: pd.DataFrame, network: str | None = None) -> pd.DataFrame:
-        """A table with the name of the network that it is about, if it is one of the paper's."""
+        """A table with the network that it is about."""
         name = network or self.network
-        return table if name is None or table.empty else table.assign(network=NETWORKS[name])
+        return table.assign(network=OTHER_DATA if name is None else NETWORKS[name])
 
     @cached_property
     def dataset(self) -> SlotDataset:
