@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -291,6 +292,35 @@ def test_an_interrupted_result_continues(toy_result: Path, monkeypatch: pytest.M
     results.make("toy", toy_result)
     assert kept.KeptTables("toy", toy_result)["numbers"].x.tolist() == [1]
     assert not list(results.WORK.iterdir()), "nothing is left behind"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a child is told of its parent's end on Linux only")
+def test_a_command_ends_with_what_started_it(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, pathlib, time\n"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(f'{{os.getpid()}}.')\n"
+        "time.sleep(60)\n"
+    )
+    starter = (
+        "from pathlib import Path\n"
+        "from cctoolkit.experiments import results\n"
+        "from cctoolkit.experiments.catalogue import RESULTS, Result\n"
+        f"RESULTS['toy'] = Result('', {f'python {program}'!r}, ('numbers',), ('cctoolkit.errors',), '')\n"
+        f"results.WORK = Path({str(tmp_path / 'build')!r})\n"
+        "results.make('toy')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", starter], cwd=ROOT) as started:
+        written, end_s = tmp_path / "pid", time.monotonic() + 60
+        while not (written.is_file() and written.read_text().endswith(".")) and time.monotonic() < end_s:
+            time.sleep(0.05)
+        child = Path("/proc") / written.read_text().rstrip(".")
+        assert child.exists()
+        started.terminate()
+    while child.exists() and time.monotonic() < end_s:
+        time.sleep(0.05)
+    assert not child.exists()
 
 
 def test_steps_of_a_result(toy_result: Path, monkeypatch: pytest.MonkeyPatch) -> None:

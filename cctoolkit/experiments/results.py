@@ -16,6 +16,7 @@ import os
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -23,6 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from .._support.children import ending_with_parent
 from .._support.terminal import abandon_output, note, printing, say
 from ..errors import CCToolkitError, ParameterError
 from .catalogue import RESULTS
@@ -40,7 +42,8 @@ WORK = ROOT / "build" / "results"
 def make(name: str, folder: Path = FOLDER) -> None:
     """Run the command of a result and keep its tables.
 
-    The command writes into ``build/results/NAME``, so that an interrupted one continues there.
+    The command writes into ``build/results/NAME``, so that an interrupted one continues there. It ends when this
+    process does (on Linux).
 
     Parameters
     ----------
@@ -74,7 +77,10 @@ def make(name: str, folder: Path = FOLDER) -> None:
     spent = WORK / f"{name}.cpu_s"
     before_s = float(spent.read_text()) if output.exists() and spent.is_file() else 0.0
     try:
-        done = subprocess.run(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+        done = subprocess.run(
+            words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False,
+            preexec_fn=ending_with_parent(by=signal.SIGTERM) if sys.platform == "linux" else None,
+        )  # fmt: skip
     finally:
         cpu_s = before_s + _cpu_of_children_s() - began_s
         spent.write_text(f"{cpu_s}\n")

@@ -10,8 +10,9 @@ from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
 from ..statements import bullets_of
 from . import conclusions
+from .conclusions import network_of
 from .page import session_answers, session_learnt
-from .scenarios import CLASSIFIERS, PUBLISHED
+from .scenarios import CLASSIFIERS, NETWORKS, PUBLISHED
 from .tables import last_epochs
 
 __all__ = ["VIEWS"]
@@ -27,11 +28,12 @@ def _by(
     name: str,
     column: str,
     heading: str,
-    printed: Callable[[str], Mapping[float, str]] = lambda classifier: {},
+    printed: Callable[[str, str], Mapping[float, str]] = lambda classifier, network: {},
 ) -> Callable[[Tables], str]:
     """A view of F1 with its interval: one row per value of `column`, one column per classifier.
 
-    `printed` gives the paper's numbers for a classifier, by value; values that only the paper has are rows, too.
+    `printed` gives the paper's numbers for a classifier on a network, by value; values that only the paper has are
+    rows, too.
     """
 
     def one(tables: Tables) -> str:
@@ -40,7 +42,7 @@ def _by(
         wide = cells.pivot_table(index=column, columns="classifier", values="cell", aggfunc="first")
         wide = wide[[c for c in CLASSIFIERS if c in wide]]
         for classifier in PUBLISHED:
-            if len(paper := pd.Series(printed(classifier), dtype=object)):
+            if len(paper := pd.Series(printed(classifier, network_of(table)), dtype=object)):
                 wide = wide.reindex(wide.index.union(paper.index))
                 beside = list(wide).index(classifier) + 1 if classifier in wide else wide.shape[1]
                 wide.insert(beside, f"{classifier}, paper", paper)
@@ -58,26 +60,24 @@ def _printed(figure: int, quantity: str) -> Mapping[str, str]:
     )
 
 
-def _printed_windows(classifier: str) -> dict[float, str]:
-    """F1 by window in figures 6, 7 and 11, by length in ms."""
-    found: dict[float, list[str]] = {}
-    for setting, ms in _printed(7, "interval_ms").items():
-        if setting == f"F1 of 0.7, {classifier}":
-            found.setdefault(float(ms), []).append("0.7 (figure 7)")
-    for figure in (6, 11):
-        for setting, f1 in _printed(figure, "f1").items():
-            length, _, name = setting.partition(", ")
-            if name == classifier:
-                found.setdefault(_MILLISECONDS[length], []).append(f"{f1} (figure {figure})")
-    return {ms: "; ".join(texts) for ms, texts in found.items()}
+def _printed_windows(classifier: str, network: str) -> dict[float, str]:
+    """F1 by window, by length in ms, in figure 6, 7 or 11: that of the network."""
+    if network == NETWORKS["physical"]:
+        lengths = _printed(7, "interval_ms").items()
+        return {float(ms): "0.7" for setting, ms in lengths if setting == f"F1 of 0.7, {classifier}"}
+    figure = {NETWORKS["mininet"]: 6, NETWORKS["cloud"]: 11}[network]
+    settings = ((setting.partition(", "), f1) for setting, f1 in _printed(figure, "f1").items())
+    return {_MILLISECONDS[length]: f1 for (length, _, name), f1 in settings if name == classifier}
 
 
 #: How the paper writes lengths of windows.
 _MILLISECONDS = {"100 ms": 100.0, "6 s": 6000.0, "1 minute": 60_000.0}
 
 
-def _printed_background(classifier: str) -> dict[float, str]:
-    """F1 in figure 8, by number of background flows."""
+def _printed_background(classifier: str, network: str) -> dict[float, str]:
+    """F1 in figure 8, by number of background flows; it is of the physical network."""
+    if network != NETWORKS["physical"]:
+        return {}
     settings = ((setting.partition(" background flows, "), f1) for setting, f1 in _printed(8, "f1").items())
     return {float(flows): f1 for (flows, _, name), f1 in settings if name == classifier}
 
@@ -118,6 +118,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "epochs": epochs,
     "windows": _by("windows", "window_ms", "window, ms", _printed_windows),
     "ccas": ccas,
+    "cloud": _by("cloud", "window_ms", "window, ms", _printed_windows),
     "background": _by("background", "background", "background flows", _printed_background),
     "sampling": _by("sampling", "dropped_percent", "dropped, %"),
     "splits": _by("splits", "split", "split"),
@@ -132,6 +133,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "epochs": conclusions.epochs,
             "windows": conclusions.windows,
             "background": conclusions.background,
+            "cloud": conclusions.cloud,
             "sampling": conclusions.sampling,
             "splits": conclusions.splits,
             "session": conclusions.session,
