@@ -792,14 +792,22 @@ def test_what_a_syn_announces_is_kept_by_direction() -> None:
 
 
 def many_flows(random: Random, n: int) -> bytes:
-    """Half the segments of thirty pairs of ports, half of ever new ones; time goes back a little now and then."""
+    """Half the segments of thirty pairs of ports, half of ever new ones; time goes back a little now and then.
+
+    A third is IPv6, with a few pairs of addresses.
+    """
     records = []
     now = 0
     for _ in range(n):
         now += random.choice([0, S // 10, S, 20 * S])
         flags = random.choice([SYN, SYN | ACK, ACK, ACK, ACK, FIN | ACK, RST])
         port = random.choice([random.randrange(30), random.randrange(30, 65536)])
-        data = made.ipv4(6, made.tcp(port, 80, random.randrange(2), random.randrange(2), flags))
+        segment = made.tcp(port, 80, random.randrange(2), random.randrange(2), flags)
+        if random.randrange(3):
+            data = made.ipv4(6, segment)
+        else:
+            ends = [bytes(15) + bytes([random.randrange(1, 3)]), random.randbytes(1) + bytes(15)]
+            data = made.ipv6(6, segment, *random.sample(ends, 2))
         records.append((max(now - random.choice([0, 0, S, 3 * S]), 0), data, len(data)))
     for i in (n // 4, n // 2):  # a clock gone wrong
         records[i] = (4_000_000_000 * S, *records[i][1:])
@@ -813,6 +821,7 @@ def test_retiring_flows_does_not_change_their_numbers(seed: int, packets: int) -
     whole = read_bytes(data, flow_timeout_s=60.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_ids, "_RETIRE_RECORDS", 50)
+        patch.setattr(flow_ids, "_PARTS", 3)  # numbers of parts come again
         table_sizes = []
         next_part = flow_ids.FlowIds.next_part
 
@@ -826,6 +835,14 @@ def test_retiring_flows_does_not_change_their_numbers(seed: int, packets: int) -
     for name in ("flow_id", "direction"):
         joined = np.concatenate([part.columns[name] for part in parts])
         np.testing.assert_array_equal(whole.columns[name], joined, err_msg=name)
+    assert set(whole.keys.ip_version) == {4, 6}
+    for part in parts:  # its keys are of the flows in it, and of no others
+        seen = np.unique(part.columns["flow_id"])
+        np.testing.assert_array_equal(part.keys.flow_id, seen)
+        for name in ("ip_version", "protocol", "sport", "dport", "src", "dst"):
+            np.testing.assert_array_equal(
+                getattr(part.keys, name), getattr(whole.keys, name)[seen], err_msg=name
+            )
     assert any(after < before for before, after in table_sizes), "nothing was retired: the test shows nothing"
 
 

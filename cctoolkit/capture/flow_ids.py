@@ -48,21 +48,29 @@ from .keys import FlowKeys
 
 __all__ = ["FlowIds"]
 
-# A flow's record is one cache line of eight words: the 5-tuple in canonical order (smaller endpoint first) …
-_WORDS = 8
+# A flow's record is half a cache line, four words. Of the 5-tuple, in canonical order (smaller endpoint first), there
+# are the IPv4 addresses as a << 32 | b, or the number of a row of IPv6 addresses …
+_WORDS = 4
 _KEY = np.uint64(KEY_WORDS)
 _RECORD = np.uint64(_WORDS)  # indices are unsigned, which saves numba the check for negative ones
-_A_HI, _A_LO, _B_HI, _B_LO, _PORTS = np.arange(5, dtype=np.uint64)
-_LAST_TS = np.uint64(5)
-_ID_STATE = np.uint64(6)  # flow_id << 32 | state bits
-_ISN_PART = np.uint64(7)  # initial sequence number << 32 | last part with the flow
+_ADDRESSES, _LAST_TS = np.uint64(0), np.uint64(2)
+_ID_ISN = np.uint64(3)  # flow_id << 32 | initial sequence number
+# … and, in one word, 48 bits of IP version, protocol and ports, …
+_PORTS_STATE = np.uint64(1)
+_PORTS = (1 << SWAPPED_BIT) - 1
+# … state bits, …
+_INITIATOR_IS_B = 1 << 48
+_FIN = 1 << 49
+_RST = 1 << 50
+_SYN = 1 << 51  # the initiator's SYN was seen: its initial sequence number is the SYN's, …
+_SYN_ACK = 1 << 52  # … else the one that the first SYN-ACK acknowledged
+# … and the last part with the flow, modulo 1023, plus 1; the sign stays 0.
+_PART_BIT = 53
+_PARTS = 1023
+_BEFORE_PART = (1 << _PART_BIT) - 1
 
-# … and its state bits:
-_INITIATOR_IS_B = 1
-_FIN = 2
-_RST = 4
-_SYN = 8  # the initiator's SYN was seen: its initial sequence number is the SYN's, …
-_SYN_ACK = 16  # … else the one that the first SYN-ACK acknowledged
+# A row of IPv6 addresses:
+_A_HI, _A_LO, _B_HI, _B_LO = np.arange(4, dtype=np.uint64)
 
 _FIN_FLAG, _SYN_FLAG, _RST_FLAG, _ACK_FLAG = 1, 2, 4, 16
 
@@ -77,7 +85,7 @@ _NEVER_NS = 2**64 - 1  # longer than between any two times
 
 @kernel
 @no_type_check
-def _goes_on(opening, seq, ack, payload_bytes, from_initiator, id_state, isn):
+def _goes_on(opening, seq, ack, payload_bytes, from_initiator, state, isn):
     """Whether a SYN or SYN-ACK belongs to the flow that its 5-tuple has, by the rules at the top.
 
     Parameters
@@ -86,30 +94,47 @@ def _goes_on(opening, seq, ack, payload_bytes, from_initiator, id_state, isn):
         Of the segment: its SYN, ACK and RST flags, and its columns.
     from_initiator : bool
         The flow's initiator sent it.
-    id_state, isn : int64
+    state, isn : int64
         From the flow's record.
     """
     if opening == _SYN_FLAG:
-        if id_state & _FIN:
+        if state & _FIN:
             return False
-        if id_state & _SYN:
+        if state & _SYN:
             # from the other side: a simultaneous open (RFC 9293, 3.5), unless this flow has ended
-            return seq == isn if from_initiator else id_state & _RST == 0
+            return seq == isn if from_initiator else state & _RST == 0
         # captured behind its SYN-ACK, which acknowledged its data too
-        return id_state & _SYN_ACK != 0 and isn - seq & 0xFFFFFFFF <= payload_bytes
+        return state & _SYN_ACK != 0 and isn - seq & 0xFFFFFFFF <= payload_bytes
     answered = ack - 1 & 0xFFFFFFFF  # the number of the other side's SYN
-    if id_state & _SYN:
+    if state & _SYN:
         if from_initiator:  # a simultaneous open
             return seq == isn
-        return id_state & _FIN == 0 or answered - isn & 0xFFFFFFFF < _SYN_BYTES
-    if id_state & _SYN_ACK:
+        return state & _FIN == 0 or answered - isn & 0xFFFFFFFF < _SYN_BYTES
+    if state & _SYN_ACK:
         return answered == isn or seq == isn
-    return id_state & _FIN == 0  # captured late, unless the flow has ended
+    return state & _FIN == 0  # captured late, unless the flow has ended
 
 
 @kernel
 @no_type_check
-def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, touched, state):
+def _is_flow(words, at, addresses, keys, k, ports):
+    """Whether the record at a place has the 5-tuple of a key; both are IPv4 or IPv6 if the ports' words are equal."""
+    if words[at + _PORTS_STATE] & _PORTS != ports:
+        return False
+    if ports & 0xFF == 4:
+        return words[at + _ADDRESSES] == keys[k + KEY_A_LO] << 32 | keys[k + KEY_B_LO]
+    row = np.uint64(words[at + _ADDRESSES])
+    return (
+        addresses[row, _A_LO] == keys[k + KEY_A_LO]
+        and addresses[row, _B_LO] == keys[k + KEY_B_LO]
+        and addresses[row, _A_HI] == keys[k + KEY_A_HI]
+        and addresses[row, _B_HI] == keys[k + KEY_B_HI]
+    )
+
+
+@kernel
+@no_type_check
+def _assign(keys, n, out, row0, timeout_ns, part, index, words, addresses, syn_options, touched, state):
     """Assign flow and direction to `n` rows.
 
     Parameters
@@ -125,17 +150,19 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     timeout_ns : int
         A flow that was silent for longer has ended.
     part : int
-        Number of the part being read.
+        Number of the part being read, as in a record.
     index : uint64 array
         Maps a hash to a record as ``upper 32 bits of the hash << 32 | record + 1`` (0 = free), probed linearly.
     words : int64 array
         The records, one after the other.
-    syn_options : int64 array, shape (records, 2)
-        Options of the SYN of each direction, packed.
+    addresses : int64 array, shape (rows, 4)
+        Addresses of IPv6.
+    syn_options : uint32 array, shape (records, 2)
+        Options of the SYN of each direction, packed; 0 without any, so that flows without a SYN take no memory.
     touched : int64 array
         Indices of the records seen in this part.
     state : int64 array
-        Number of records, next flow_id, length of `touched`.
+        Number of records, next flow_id, length of `touched`, number of rows of IPv6 addresses.
 
     Notes
     -----
@@ -150,7 +177,8 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
     low = np.uint64(0xFFFFFFFF)
     free = np.uint64(0)
     one = np.uint64(1)
-    n_records, next_id, n_touched = state[0], state[1], state[2]
+    n_records, next_id, n_touched, n_addresses = state[0], state[1], state[2], state[3]
+    this_part = np.int64(part) << _PART_BIT
     for start in range(0, n, _GROUP):
         group = np.uint64(start)
         group_end = np.uint64(min(start + _GROUP, n))
@@ -165,7 +193,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             row = np.uint64(row0) + i
             k = i * _KEY
             swapped = keys[k + KEY_PORTS] >> SWAPPED_BIT
-            ports = keys[k + KEY_PORTS] & ~(1 << SWAPPED_BIT)
+            ports = keys[k + KEY_PORTS] & _PORTS
             h = np.uint64(keys[k + KEY_HASH])
             tag = h & ~low
             slot = h & mask
@@ -174,13 +202,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             while index[slot] != free:
                 if index[slot] & ~low == tag:
                     at = ((index[slot] & low) - one) * _RECORD
-                    if (
-                        words[at + _A_LO] == keys[k + KEY_A_LO]
-                        and words[at + _B_LO] == keys[k + KEY_B_LO]
-                        and words[at + _PORTS] == ports
-                        and words[at + _A_HI] == keys[k + KEY_A_HI]
-                        and words[at + _B_HI] == keys[k + KEY_B_HI]
-                    ):
+                    if _is_flow(words, at, addresses, keys, k, ports):
                         known = True
                         break
                 slot = slot + one & mask
@@ -188,9 +210,9 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             now = ts_ns[row]
             flags = np.int64(tcp_flags[row])
             opening = flags & (_SYN_FLAG | _ACK_FLAG | _RST_FLAG)
-            id_state = np.int64(0)
+            flow = np.int64(0)  # the record's word of ports and state
             if known:
-                id_state = words[at + _ID_STATE]
+                flow = words[at + _PORTS_STATE]
                 last = words[at + _LAST_TS]
                 if (
                     np.uint64(now - last) > timeout_ns and now > last
@@ -202,9 +224,9 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
                         np.int64(seq[row]),
                         np.int64(ack[row]),
                         np.int64(payload_bytes[row]),
-                        swapped == id_state & _INITIATOR_IS_B,
-                        id_state,
-                        words[at + _ISN_PART] >> 32 & 0xFFFFFFFF,
+                        (swapped != 0) == (flow & _INITIATOR_IS_B != 0),
+                        flow,
+                        words[at + _ID_ISN] & 0xFFFFFFFF,
                     )
 
             if known:
@@ -213,52 +235,67 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, tou
             else:
                 # a reused 5-tuple gets a new record; the index forgets the old one, the keys of the part do not
                 at = np.uint64(n_records) * _RECORD
-                syn_options[n_records, 0] = NO_SYN_OPTIONS
-                syn_options[n_records, 1] = NO_SYN_OPTIONS
                 n_records += 1
                 index[slot] = tag | np.uint64(n_records)
-                words[at + _A_HI] = keys[k + KEY_A_HI]
-                words[at + _A_LO] = keys[k + KEY_A_LO]
-                words[at + _B_HI] = keys[k + KEY_B_HI]
-                words[at + _B_LO] = keys[k + KEY_B_LO]
-                words[at + _PORTS] = ports
+                if ports & 0xFF == 4:
+                    words[at + _ADDRESSES] = keys[k + KEY_A_LO] << 32 | keys[k + KEY_B_LO]
+                else:
+                    addresses[n_addresses, _A_HI] = keys[k + KEY_A_HI]
+                    addresses[n_addresses, _A_LO] = keys[k + KEY_A_LO]
+                    addresses[n_addresses, _B_HI] = keys[k + KEY_B_HI]
+                    addresses[n_addresses, _B_LO] = keys[k + KEY_B_LO]
+                    words[at + _ADDRESSES] = n_addresses
+                    n_addresses += 1
                 words[at + _LAST_TS] = now
-                words[at + _ISN_PART] = 0
-                initiator = 1 - swapped if opening == _SYN_FLAG | _ACK_FLAG else swapped
-                id_state = next_id << 32 | initiator
+                words[at + _ID_ISN] = next_id << 32
                 next_id += 1
+                initiator_is_b = swapped != (opening == _SYN_FLAG | _ACK_FLAG)
+                flow = ports | _INITIATOR_IS_B if initiator_is_b else ports
 
-            way = swapped ^ id_state & _INITIATOR_IS_B
+            way = np.int64((swapped != 0) != (flow & _INITIATOR_IS_B != 0))
             if flags & (_SYN_FLAG | _FIN_FLAG | _RST_FLAG):
                 if flags & _SYN_FLAG:
-                    syn_options[at // _RECORD, np.uint64(way)] = keys[k + KEY_SYN_OPTIONS]
+                    options = keys[k + KEY_SYN_OPTIONS] ^ NO_SYN_OPTIONS
+                    if options or syn_options[at // _RECORD, np.uint64(way)]:
+                        syn_options[at // _RECORD, np.uint64(way)] = options
                     if opening == _SYN_FLAG and way == 0:
-                        words[at + _ISN_PART] = np.int64(seq[row]) << 32 | words[at + _ISN_PART] & 0xFFFFFFFF
-                        id_state |= _SYN
+                        words[at + _ID_ISN] = words[at + _ID_ISN] & ~0xFFFFFFFF | np.int64(seq[row])
+                        flow |= _SYN
                     elif opening == _SYN_FLAG | _ACK_FLAG:
-                        if id_state & (_SYN | _SYN_ACK) == 0:
-                            words[at + _ISN_PART] = (
-                                np.int64(ack[row]) - 1 << 32 | words[at + _ISN_PART] & 0xFFFFFFFF
+                        if flow & (_SYN | _SYN_ACK) == 0:
+                            words[at + _ID_ISN] = (
+                                words[at + _ID_ISN] & ~0xFFFFFFFF | np.int64(ack[row]) - 1 & 0xFFFFFFFF
                             )
-                        id_state |= _SYN_ACK
+                        flow |= _SYN_ACK
                 if flags & _FIN_FLAG:
-                    id_state |= _FIN
+                    flow |= _FIN
                 if flags & _RST_FLAG:
-                    id_state |= _RST
-            words[at + _ID_STATE] = id_state
-            if words[at + _ISN_PART] & 0xFFFFFFFF != part:
-                words[at + _ISN_PART] = words[at + _ISN_PART] & ~0xFFFFFFFF | part
+                    flow |= _RST
+            if flow & ~_BEFORE_PART != this_part:
+                flow = flow & _BEFORE_PART | this_part
                 touched[n_touched] = at // _RECORD
                 n_touched += 1
-            flow_id[row] = id_state >> 32
+            words[at + _PORTS_STATE] = flow
+            flow_id[row] = words[at + _ID_ISN] >> 32
             direction[row] = way
-    state[0], state[1], state[2] = n_records, next_id, n_touched
+    state[0], state[1], state[2], state[3] = n_records, next_id, n_touched, n_addresses
+
+
+@kernel
+@no_type_check
+def _addresses_of(records, addresses, r):
+    """The upper and lower halves of a record's addresses; those of IPv4 are in the lower ones."""
+    word = records[r, _ADDRESSES]
+    if records[r, _PORTS_STATE] & 0xFF == 4:
+        return np.int64(0), word >> 32 & 0xFFFFFFFF, np.int64(0), word & 0xFFFFFFFF
+    return addresses[word, _A_HI], addresses[word, _A_LO], addresses[word, _B_HI], addresses[word, _B_LO]
 
 
 @kernel
 @no_type_check
 def _gather_keys(
     records,
+    addresses,
     numbers,
     flow_id,
     ip_version,
@@ -277,35 +314,37 @@ def _gather_keys(
 
     Parameters
     ----------
-    records : int64 array, shape (records, 8)
+    records : int64 array, shape (records, 4)
         All records.
+    addresses : int64 array, shape (rows, 4)
+        Addresses of IPv6.
     numbers : int64 array
         Which of them to copy.
     flow_id, ip_version, protocol, sport, dport, src, dst, saw_syn : arrays
         Receive the columns of :class:`FlowKeys`; addresses as two 64-bit halves.
-    syn_options : int64 array, shape (records, 2)
+    syn_options : uint32 array, shape (records, 2)
         Options of the SYN of each direction, packed.
     mss, scale, sack_ok : arrays, shape (numbers, 2)
         Receive the options, by direction.
     """
     for i in range(numbers.size):
         r = numbers[i]
-        id_state = records[r, _ID_STATE]
-        flow_id[i] = id_state >> 32
-        saw_syn[i] = id_state & _SYN != 0
-        ports = records[r, _PORTS]
+        flow_id[i] = records[r, _ID_ISN] >> 32 & 0xFFFFFFFF
+        flow = records[r, _PORTS_STATE]
+        saw_syn[i] = flow & _SYN != 0
+        ports = flow & _PORTS
         ip_version[i] = ports & 0xFF
         protocol[i] = ports >> 8 & 0xFF
-        b_first = id_state & _INITIATOR_IS_B
+        b_first = flow & _INITIATOR_IS_B != 0
         sport[i] = ports >> 16 & 0xFFFF if b_first else ports >> 32
         dport[i] = ports >> 32 if b_first else ports >> 16 & 0xFFFF
-        a_hi, a_lo, b_hi, b_lo = records[r, _A_HI], records[r, _A_LO], records[r, _B_HI], records[r, _B_LO]
+        a_hi, a_lo, b_hi, b_lo = _addresses_of(records, addresses, r)
         if ports & 0xFF == 4:
             a_hi, a_lo, b_hi, b_lo = a_lo << 32, np.int64(0), b_lo << 32, np.int64(0)
         src[i, 0], src[i, 1] = (b_hi, b_lo) if b_first else (a_hi, a_lo)
         dst[i, 0], dst[i, 1] = (a_hi, a_lo) if b_first else (b_hi, b_lo)
         for way in range(2):
-            options = syn_options[r, way]
+            options = syn_options[r, way] ^ NO_SYN_OPTIONS
             mss[i, way] = options >> 16
             scale[i, way] = options >> 8 & 0xFF
             sack_ok[i, way] = options & 1 != 0
@@ -313,19 +352,13 @@ def _gather_keys(
 
 @kernel
 @no_type_check
-def _fill_index(index, records, live, seed):
+def _fill_index(index, records, addresses, live, seed):
     """Enter the records `live` (their indices) into an empty index."""
     mask = np.uint64(index.size - 1)
     for i in range(live.size):
         r = live[i]
-        h = flow_hash(
-            records[r, _A_HI],
-            records[r, _A_LO],
-            records[r, _B_HI],
-            records[r, _B_LO],
-            records[r, _PORTS],
-            seed,
-        )
+        a_hi, a_lo, b_hi, b_lo = _addresses_of(records, addresses, r)
+        h = flow_hash(a_hi, a_lo, b_hi, b_lo, records[r, _PORTS_STATE] & _PORTS, seed)
         slot = h & mask
         while index[slot] != np.uint64(0):
             slot = slot + np.uint64(1) & mask
@@ -351,11 +384,12 @@ class FlowIds:
         self._retire = retire and not never
         self._retire_at = _RETIRE_RECORDS
         self.seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
-        self._records = aligned_zeros((1 << 16, _WORDS), np.int64)  # a cache line each; no memory until used
-        self._syn_options = np.empty((1 << 12, 2), np.uint32)
+        self._records = aligned_zeros((1 << 16, _WORDS), np.int64)  # no memory until used
+        self._addresses = aligned_zeros((1 << 12, 4), np.int64)
+        self._syn_options = aligned_zeros((1 << 12, 2), np.uint32)
         self._touched = np.empty(1 << 12, np.int64)
         self._index = np.zeros(1 << 13, np.uint64)
-        self._state = np.zeros(3, np.int64)
+        self._state = np.zeros(4, np.int64)
         self._part = 1
 
     def __len__(self) -> int:
@@ -374,6 +408,7 @@ class FlowIds:
             self._part,
             self._index,
             self._records.reshape(-1),
+            self._addresses,
             self._syn_options,
             self._touched,
             self._state,
@@ -383,6 +418,7 @@ class FlowIds:
         """Make room for `n` more flows; the index stays between an eighth and half full."""
         used = int(self._state[0])
         self._records = grown(self._records, used + n, moved=True)
+        self._addresses = grown(self._addresses, int(self._state[3]) + n, moved=True)
         self._syn_options = grown(self._syn_options, used + n, moved=True)
         self._touched = grown(self._touched, used + n, moved=True)
         if 2 * (used + n) > len(self._index):
@@ -395,12 +431,12 @@ class FlowIds:
 
     def _rebuild_index(self, live: np.ndarray, size: int) -> None:
         self._index = np.zeros(size, np.uint64)
-        _fill_index(self._index, self._records, live, self.seed)
+        _fill_index(self._index, self._records, self._addresses, live, self.seed)
 
     def keys(self) -> FlowKeys:
         """The flows seen in this part, ordered by flow_id."""
         numbers = self._touched[: self._state[2]]
-        ids = self._records[numbers, _ID_STATE].view(np.uint64) >> np.uint64(32)
+        ids = self._records[numbers, _ID_ISN].view(np.uint64) >> np.uint64(32)
         if (ids[1:] < ids[:-1]).any():  # unordered only if a flow of an earlier part was seen again
             numbers = numbers[np.argsort(ids)]
         n = len(numbers)
@@ -419,6 +455,7 @@ class FlowIds:
         )
         _gather_keys(
             self._records,
+            self._addresses,
             numbers,
             keys.flow_id,
             keys.ip_version,
@@ -451,10 +488,22 @@ class FlowIds:
             now = int(np.partition(last, len(live) * 3 // 4)[len(live) * 3 // 4])
             live = live[last >= now - 2 * self._timeout_ns]
             if len(live) < self._state[0]:
-                self._records[: len(live)] = self._records[live]
-                self._syn_options[: len(live)] = self._syn_options[live]
-                self._state[0] = len(live)
-                self._rebuild_index(np.arange(len(live)), len(self._index))
+                self._keep(live)
             self._retire_at = max(_RETIRE_RECORDS, 2 * len(live))  # scan only when it pays
         self._state[2] = 0
         self._part += 1
+        if self._part > _PARTS:  # what is left of earlier parts must not look like this one
+            self._records[: self._state[0], _PORTS_STATE] &= _BEFORE_PART
+            self._part = 1
+
+    def _keep(self, live: np.ndarray) -> None:
+        """Keep only these records (their indices)."""
+        n, before = len(live), int(self._state[0])
+        self._records[:n] = self._records[live]
+        self._syn_options[:n] = self._syn_options[live]
+        self._syn_options[n:before] = 0  # as new records expect it
+        of_ipv6 = np.flatnonzero(self._records[:n, _PORTS_STATE] & 0xFF != 4)
+        self._addresses[: len(of_ipv6)] = self._addresses[self._records[of_ipv6, _ADDRESSES]]
+        self._records[of_ipv6, _ADDRESSES] = np.arange(len(of_ipv6))
+        self._state[0], self._state[3] = n, len(of_ipv6)
+        self._rebuild_index(np.arange(n), len(self._index))
