@@ -806,8 +806,9 @@ def many_flows(random: Random, n: int) -> bytes:
         if random.randrange(3):
             data = made.ipv4(6, segment)
         else:
-            ends = [bytes(15) + bytes([random.randrange(1, 3)]), random.randbytes(1) + bytes(15)]
-            data = made.ipv6(6, segment, *random.sample(ends, 2))
+            low, high = bytes(15) + bytes([random.randrange(1, 3)]), random.randbytes(1) + bytes(15)
+            src, dst = random.sample([low, high], 2)
+            data = made.ipv6(6, segment, src, dst)
         records.append((max(now - random.choice([0, 0, S, 3 * S]), 0), data, len(data)))
     for i in (n // 4, n // 2):  # a clock gone wrong
         records[i] = (4_000_000_000 * S, *records[i][1:])
