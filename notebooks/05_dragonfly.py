@@ -221,13 +221,14 @@ draw.windows_figure(scores)
 
 # %% [markdown]
 # Error bars are 95 % intervals by a bootstrap over trainings and test runs. With few runs they are wide, and a lead
-# smaller than the bar is no lead. By congestion control, as in Figure 10:
+# smaller than the bar is no lead. By congestion control (the paper's Figure 10 does that on its physical network):
 
 # %%
 draw.ccas_figure(scores)
 
 # %% [markdown]
-# And by the number of background flows, as in the paper's Figure 8:
+# And by the number of background flows. The paper's Figure 8 does that on its physical network, too;
+# `cct experiment dragonfly --network physical` has runs like those.
 
 # %%
 longest = by_background[by_background.window_ms == LENGTHS[-1]]

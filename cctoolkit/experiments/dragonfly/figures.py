@@ -11,7 +11,7 @@ from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
 from .conclusions import network_of
-from .scenarios import OTHER_DATA
+from .scenarios import NETWORKS, OTHER_DATA
 
 __all__ = [
     "cbiq_figure",
@@ -35,6 +35,11 @@ _MS = {"100 ms": 100, "6 s": 6000, "1 minute": 60_000}
 
 def _interval(table: pd.DataFrame) -> dict[str, Any]:
     return error_bars(table["f1"], table["low"], table["high"], thickness=1.2, width=3)
+
+
+def _is_physical(table: pd.DataFrame) -> bool:
+    """Whether the paper's figures of its physical network are about such a table."""
+    return network_of(table) in (OTHER_DATA, NETWORKS["physical"])
 
 
 def _curves(fig: go.Figure, table: pd.DataFrame, x: str) -> go.Figure:
@@ -147,10 +152,10 @@ def _printed(number: int, name: str) -> tuple[list[float], list[float]]:
 
 
 def ccas_figure(table: pd.DataFrame) -> go.Figure:
-    """Figure 10: F1 of each congestion control against the window, a panel for each classifier."""
+    """F1 of each congestion control against the window, a panel for each classifier: Figure 10 on its network."""
     names = [n for n in _ORDER if n in set(table.classifier)]
     ccas = [c.removeprefix("f1_") for c in map(str, table) if c.startswith("f1_")]
-    title = "F1 of each congestion control (Figure 10)"
+    title = "F1 of each congestion control" + (" (Figure 10)" if _is_physical(table) else "")
     fig = panels(1, len(names), names, title, 420, _TOP, shared_yaxes=True, horizontal_spacing=0.03)
     for column, name in enumerate(names, 1):
         part = table[table.classifier == name].sort_values("window_ms")
@@ -166,12 +171,13 @@ def ccas_figure(table: pd.DataFrame) -> go.Figure:
 
 
 def settings_figure(table: pd.DataFrame, setting: str, window_ms: float) -> go.Figure:
-    """F1 by a setting: Figure 8 if that is the number of background flows."""
-    figure_8 = " (Figure 8)" if setting == "background" else ""
+    """F1 by a setting: Figure 8 if that is the number of background flows on the physical network."""
+    is_figure_8 = setting == "background" and _is_physical(table)
+    figure_8 = " (Figure 8)" if is_figure_8 else ""
     fig = _curves(
         figure(f"F1 by {setting}, windows of {window_ms:g} ms{figure_8}", height=440), table, setting
     )
-    if setting == "background":
+    if is_figure_8:
         numbers = paper_numbers("dragonfly", "Figure 8")
         for name in ("Dragonfly", "DeePCCI"):
             mine = numbers[numbers.setting.str.endswith(f", {name}")]
