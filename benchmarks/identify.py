@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from .measure import line, measure
 TRACES = Path(__file__).parents[1] / "traces"
 NAMES = ("reno", "cubic", "bbr", "cubic-bbr", "mixed")
 WINDOW_MS = 100
+#: A batch of windows of a second.
+STEP_WINDOWS, STEP_SLOTS = 32, 1000
 
 
 @functools.cache
@@ -65,3 +68,28 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     X = windows(1500, "cbiq+throughput")
     timing = measure(lambda: DragonflyClassifier(epochs=100).fit(X), 1)
     line("training, 100 epochs of 1500 windows", timing, 150_000, "windows")
+    _steps(repeat)
+
+
+def _steps(repeat: int) -> None:
+    """A step of training with torch's own gradients of convolutions, and with ours."""
+    import torch
+
+    from cctoolkit.identify.convolution import TimeConvolution
+    from cctoolkit.identify.networks import DeepcciNet, DragonflyNet
+
+    for name, network, inputs in (
+        ("Dragonfly", DragonflyNet(STEP_SLOTS, 2), 2),
+        ("DeePCCI", DeepcciNet(STEP_SLOTS), 1),
+    ):
+        X, y = torch.rand(STEP_WINDOWS, inputs, STEP_SLOTS), torch.arange(STEP_WINDOWS) % 3
+
+        def step(network: torch.nn.Module = network, X: torch.Tensor = X, y: torch.Tensor = y) -> None:
+            torch.nn.functional.cross_entropy(network(X)[:, :3], y).backward()
+
+        what = f"a step of {STEP_WINDOWS} windows of {STEP_SLOTS} slots, {name}"
+        with mock.patch.object(TimeConvolution, "forward", torch.nn.Conv2d.forward):
+            step()
+            plain = line(f"{what}: torch's gradients", measure(step, repeat), STEP_WINDOWS, "windows")
+        step()
+        line(f"{what}: ours", measure(step, repeat), STEP_WINDOWS, "windows", reference=plain)
