@@ -67,6 +67,12 @@ def test_help_has_an_example_for_every_command(run) -> None:
     assert run("--version")[1] == f"cctoolkit {cct.__version__}\n"
 
 
+def test_the_package_can_be_run() -> None:
+    command = [sys.executable, "-m", "cctoolkit", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"cctoolkit {cct.__version__}\n"
+
+
 def test_info_says_what_is_there(run, mixed: cct.Capture) -> None:
     status, out, err = run("info", MIXED)
     assert (status, err) == (0, "")
