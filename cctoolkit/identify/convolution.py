@@ -1,8 +1,8 @@
-"""A convolution along time for training on a CPU: the library's results, with gradients from matrix products.
+"""A convolution along time for training on a CPU: torch's results, with gradients from matrix products.
 
-On a CPU, the library's gradient of a convolution's weights takes most of a network's training. It is a sum over all
-slots of products of what came in and what is asked of what came out, so one matrix product per slot of the kernel makes
-it, several times as fast. Needs the extra ``train``.
+On a CPU, torch's own gradient of a convolution's weights takes most of a network's training. That gradient is a sum
+over all slots of products of input and gradient of the output. One matrix product per slot of the kernel gives the same
+sum, several times as fast. Needs the extra ``train``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _TimeConvolution(torch.autograd.Function):
         filters, channels, _, kernel = weight.shape
         if channels > 1:
             return conv2d(x, weight, bias, padding=(0, kernel // 2))
-        # of one channel, the library would leave its results in another layout
+        # of one channel, torch would leave its results in another layout
         windows, _, _, slots = x.shape
         around = pad(x.reshape(windows, slots), (kernel // 2, kernel // 2)).unfold(1, kernel, 1)
         y = torch.addmm(bias, around.reshape(-1, kernel), weight.reshape(filters, kernel).T)
@@ -58,7 +58,7 @@ class _TimeConvolution(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         by_input = None
-        if ctx.needs_input_grad[0]:  # every slot asks the slots around it
+        if ctx.needs_input_grad[0]:  # a convolution of the gradient, with the kernel turned around
             turned = weight.flip(3).transpose(0, 1).contiguous(memory_format=torch.channels_last)
             by_input = conv2d(gradient, turned, padding=(0, weight.shape[3] // 2))
         return by_input, _by_weight(x, gradient, weight.shape[3]), gradient.sum((0, 2, 3))
@@ -72,14 +72,14 @@ def _by_weight(x: Tensor, gradient: Tensor, kernel: int) -> Tensor:
     """
     x, gradient = (part.permute(0, 2, 3, 1).squeeze(1) for part in (x, gradient))
     windows, slots, _ = x.shape
-    inputs, asked = x.reshape(windows * slots, -1), gradient.reshape(windows * slots, -1)
+    inputs, wanted = x.reshape(windows * slots, -1), gradient.reshape(windows * slots, -1)
     found = []
     for shift in range(-(kernel // 2), kernel // 2 + 1):
         if abs(shift) >= slots:  # only zeros are so far away
-            found.append(torch.zeros_like(asked[0, :, None] * inputs[0]))
+            found.append(torch.zeros_like(wanted[0, :, None] * inputs[0]))
             continue
         later, earlier = max(-shift, 0), max(shift, 0)  # slots without a partner, at the begin and at the end
-        part = asked[later : len(asked) - earlier].T @ inputs[earlier : len(inputs) - later]
+        part = wanted[later : len(wanted) - earlier].T @ inputs[earlier : len(inputs) - later]
         for i in range(max(later, earlier)):
             if later:
                 part -= gradient[1:, i].T @ x[:-1, slots - later + i]

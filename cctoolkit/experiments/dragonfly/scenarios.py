@@ -34,8 +34,9 @@ CLASSIFIERS = {
 PUBLISHED = ("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI")
 #: The part that needs the authors' data.
 SESSION = "session"
-#: The paper's networks, and its names of their sections. Only the first two are trained on.
+#: The paper's networks, and what tables call them.
 NETWORKS = {"mininet": "Mininet", "physical": "physical network", "cloud": "cloud"}
+#: The networks that classifiers are trained on.
 TRAINED_NETWORKS = ("mininet", "physical")
 #: What tables call data that are like none of the paper's networks in particular.
 OTHER_DATA = "other data"
