@@ -10,9 +10,8 @@ from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
 from ..statements import bullets_of
 from . import conclusions
-from .conclusions import network_of
 from .page import session_answers, session_learnt
-from .scenarios import CLASSIFIERS, NETWORKS, PUBLISHED
+from .scenarios import CLASSIFIERS, NETWORKS, PUBLISHED, network_of
 from .tables import last_epochs
 
 __all__ = ["VIEWS"]

@@ -11,10 +11,10 @@ from .. import statements as shared
 from ..papers import paper_numbers
 from ..statements import OURS, Range, Statement, above, every, rising, statements_table
 from .logs import INPUTS
-from .scenarios import CLASSIFIERS, NETWORKS, OTHER_DATA
+from .scenarios import CLASSIFIERS, NETWORKS, OTHER_DATA, network_of
 from .tables import EPOCH_BACKGROUNDS, last_epochs
 
-__all__ = ["network_of", "statements"]
+__all__ = ["statements"]
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -60,11 +60,6 @@ def _near(figure: int, setting: str, what: str, found: float) -> Statement:
         within=NEAR,
         absolute=True,
     )
-
-
-def network_of(table: pd.DataFrame) -> str:
-    """The network that a table is about; tables from before there was a choice are about Mininet."""
-    return str(table.network.iloc[0]) if "network" in table and len(table) else NETWORKS["mininet"]
 
 
 def _is_of(table: pd.DataFrame, network: str) -> bool:

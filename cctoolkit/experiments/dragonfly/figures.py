@@ -10,8 +10,7 @@ import plotly.graph_objects as go
 from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
-from .conclusions import network_of
-from .scenarios import NETWORKS, OTHER_DATA
+from .scenarios import NETWORKS, OTHER_DATA, network_of
 
 __all__ = [
     "cbiq_figure",

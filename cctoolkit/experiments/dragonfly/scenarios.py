@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the command's help imports this module
+    import pandas as pd
+
     from ...scenario import Flow, Scenario
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "TRAINED_NETWORKS",
     "WINDOWS_MS",
     "jobs",
+    "network_of",
 ]
 
 #: Classifiers, and the feature set that each sees.
@@ -56,6 +59,11 @@ DROPPED_PERCENT = (0, 25, 50, 75, 90, 99)
 WINDOWS_MS = (100.0, 1000.0, 10_000.0)
 FULL_WINDOWS_MS = (10.0, 100.0, 1000.0, 6000.0, 10_000.0, 18_000.0, 60_000.0)
 PAPER_S = 60.0
+
+
+def network_of(table: pd.DataFrame) -> str:
+    """The network that a table is about; tables from before there was a choice are about Mininet."""
+    return str(table.network.iloc[0]) if "network" in table and len(table) else NETWORKS["mininet"]
 
 
 def jobs(
