@@ -147,9 +147,8 @@ RESULTS = {
     "dragonfly-physical": _experiment(
         "dragonfly", "the Dragonfly paper's figures on runs like its physical network, and in its cloud",
         "--full --network physical --runs 500 --seconds 20 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000 "
-        "--window-ms 6000 --window-ms 10000 --longest DeePCCI=6000 --only cbiq --only inputs --only windows "
-        "--only sampling",
-        "volatility", "inputs", "windows", "background", "cloud", "sampling",
+        "--window-ms 6000 --window-ms 10000 --longest DeePCCI=1000 --only cbiq --only inputs --only windows",
+        "volatility", "inputs", "windows", "background", "cloud",
     ),
     "dragonfly-session": Result(
         "the Dragonfly authors' published session through the bundled models",
