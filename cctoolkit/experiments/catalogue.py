@@ -150,6 +150,10 @@ RESULTS = {
         "--window-ms 6000 --window-ms 10000 --longest DeePCCI=1000 --only cbiq --only inputs --only windows",
         "volatility", "inputs", "windows", "background", "cloud",
     ),
+    "dragonfly-sampling": _experiment(
+        "dragonfly", "the Dragonfly paper's random sampling on runs like its physical network",
+        "--full --network physical --runs 150 --seconds 12 --seeds 1 --window-ms 10000 --only sampling", "sampling",
+    ),
     "dragonfly-session": Result(
         "the Dragonfly authors' published session through the bundled models",
         "cct experiment dragonfly --full --seeds 2 --only session --session dragonfly-session.csv.xz "
