@@ -18,8 +18,8 @@ from .measure import line, measure
 TRACES = Path(__file__).parents[1] / "traces"
 NAMES = ("reno", "cubic", "bbr", "cubic-bbr", "mixed")
 WINDOW_MS = 100
-#: A batch of windows of a second.
-STEP_WINDOWS, STEP_SLOTS = 32, 1000
+#: A batch of windows of ten seconds.
+STEP_WINDOWS, STEP_SLOTS = 32, 10_000
 
 
 @functools.cache
