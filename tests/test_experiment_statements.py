@@ -433,7 +433,8 @@ def test_dragonflys_statements_can_come_out_either_way() -> None:
             },
         ),
     ):
-        assert never_otherwise(part, tables) == [], part.__name__
+        there = {name: table.assign(network="physical network") for name, table in tables.items()}
+        assert never_otherwise(part, there) == [], part.__name__
     cloud = {100.0: (0.58, 0.2), 6000.0: (0.75, 0.5), 60_000.0: (0.85, 0.62)}
     in_the_cloud = windows.assign(
         f1=[
@@ -441,7 +442,10 @@ def test_dragonflys_statements_can_come_out_either_way() -> None:
             for name, ms, f1 in zip(windows.classifier, windows.window_ms, windows.f1, strict=True)
         ]
     )
-    assert never_otherwise(dragonfly.windows, {"windows": windows}, {"windows": in_the_cloud}) == []
+    for network in ("Mininet", "physical network", "other data"):
+        assert never_otherwise(dragonfly.windows, {"windows": windows.assign(network=network)}) == [], network
+    elsewhere, there = (table.assign(network="cloud") for table in (windows, in_the_cloud))
+    assert never_otherwise(dragonfly.cloud, {"cloud": elsewhere}, {"cloud": there}) == []
     for wanted in (0.99, 0.95, 0.98, 0.6):  # accuracies of figure 5, each its own printed number
         there = dragonfly.epochs({"epochs": epochs.assign(accuracy=wanted)})
         assert any(s.holds for s in there if "accuracy" in s.claim) == (wanted != 0.6)
@@ -459,7 +463,7 @@ def test_scores_whose_intervals_overlap_decide_nothing():
     def inputs(cbiq: float, wide: float) -> list[bool | None]:
         f1 = {"cbiq_bytes": cbiq, "in_bytes": 0.6, "out_bytes": 0.5, "drops_estimate": 0.4}
         table = pd.DataFrame({"input": list(f1), "f1": list(f1.values())})
-        table = table.assign(low=table.f1 - wide, high=table.f1 + wide)
+        table = table.assign(low=table.f1 - wide, high=table.f1 + wide, network="physical network")
         return [s.holds for s in dragonfly.inputs({"inputs": table})]
 
     assert inputs(0.7, 0.04) == [True, True] and inputs(0.7, 0.06) == [None, None]
