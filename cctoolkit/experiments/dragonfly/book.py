@@ -11,7 +11,7 @@ from ..papers import paper_numbers
 from ..statements import bullets_of
 from . import conclusions
 from .page import session_answers, session_learnt
-from .scenarios import CLASSIFIERS, NETWORKS, PUBLISHED, network_of
+from .scenarios import CLASSIFIERS, NETWORKS, PRINTED_MS, PUBLISHED, WINDOW_FIGURES, network_of
 from .tables import last_epochs
 
 __all__ = ["VIEWS"]
@@ -64,13 +64,9 @@ def _printed_windows(classifier: str, network: str) -> dict[float, str]:
     if network == NETWORKS["physical"]:
         lengths = _printed(7, "interval_ms").items()
         return {float(ms): "0.7" for setting, ms in lengths if setting == f"F1 of 0.7, {classifier}"}
-    figure = {NETWORKS["mininet"]: 6, NETWORKS["cloud"]: 11}[network]
-    settings = ((setting.partition(", "), f1) for setting, f1 in _printed(figure, "f1").items())
-    return {_MILLISECONDS[length]: f1 for (length, _, name), f1 in settings if name == classifier}
-
-
-#: How the paper writes lengths of windows.
-_MILLISECONDS = {"100 ms": 100.0, "6 s": 6000.0, "1 minute": 60_000.0}
+    printed = _printed(WINDOW_FIGURES[network], "f1")
+    settings = ((setting.partition(", "), f1) for setting, f1 in printed.items())
+    return {PRINTED_MS[length]: f1 for (length, _, name), f1 in settings if name == classifier}
 
 
 def _printed_background(classifier: str, network: str) -> dict[float, str]:

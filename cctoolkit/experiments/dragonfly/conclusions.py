@@ -11,15 +11,12 @@ from .. import statements as shared
 from ..papers import paper_numbers
 from ..statements import OURS, Range, Statement, above, every, rising, statements_table
 from .logs import INPUTS
-from .scenarios import CLASSIFIERS, NETWORKS, OTHER_DATA, network_of
+from .scenarios import CLASSIFIERS, OTHER_DATA, PRINTED_MS, WINDOW_FIGURES, is_of, network_of
 from .tables import EPOCH_BACKGROUNDS, last_epochs
 
 __all__ = ["statements"]
 
 Tables = Mapping[str, pd.DataFrame]
-
-#: The figures that show F1 against the window, by network.
-_BY_WINDOW = {"Mininet": "6", "physical network": "7", "cloud": "11", OTHER_DATA: "6, 7"}
 
 #: Scores this near to a printed number agree with it.
 NEAR = 0.05
@@ -60,11 +57,6 @@ def _near(figure: int, setting: str, what: str, found: float) -> Statement:
         within=NEAR,
         absolute=True,
     )
-
-
-def _is_of(table: pd.DataFrame, network: str) -> bool:
-    """Whether a table may be held against the paper's claims about a network; other data, against all."""
-    return network_of(table) in (OTHER_DATA, NETWORKS[network])
 
 
 def _list(values: Mapping[Any, float], sign: bool = False) -> str:
@@ -111,7 +103,7 @@ _RANKED = {
 
 def inputs(tables: Tables) -> list[Statement]:
     """Figure 2, of the physical network."""
-    if not _is_of(tables["inputs"], "physical"):
+    if not is_of(tables["inputs"], "physical"):
         return []
     table = tables["inputs"].set_index("input")
     f1, ranges = table["f1"], _ranges(table)
@@ -150,7 +142,7 @@ def inputs(tables: Tables) -> list[Statement]:
 def epochs(tables: Tables) -> list[Statement]:
     """Figure 5, of Mininet."""
     results: list[Statement] = []
-    if not _is_of(tables["epochs"], "mininet"):
+    if not is_of(tables["epochs"], "mininet"):
         return results
     last = last_epochs(tables["epochs"])
     for background in EPOCH_BACKGROUNDS:
@@ -185,9 +177,9 @@ def epochs(tables: Tables) -> list[Statement]:
 def windows(tables: Tables) -> list[Statement]:
     """Figure 6 (Mininet), or figures 7 and 10 (physical network)."""
     table = tables["windows"]
-    mininet, physical = _is_of(table, "mininet"), _is_of(table, "physical")
+    mininet, physical = is_of(table, "mininet"), is_of(table, "physical")
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
-    minute = 60_000.0
+    minute = PRINTED_MS["1 minute"]
     results = []
     for name in ("Dragonfly", "DeePCCI"):
         if name not in curves:
@@ -228,7 +220,8 @@ def _ahead(table: pd.DataFrame) -> list[Statement]:
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
     ranges = _ranges(table.set_index(["classifier", "window_ms"]))
     results = []
-    figure = _BY_WINDOW[network_of(table)]
+    network = network_of(table)
+    figure = "6, 7" if network == OTHER_DATA else str(WINDOW_FIGURES[network])
     for better, worse, about, prefix in (
         ("Dragonfly", "DeePCCI", figure, ""),
         ("ours", "Dragonfly", "", OURS),
@@ -251,7 +244,7 @@ def cloud(tables: Tables) -> list[Statement]:
         _near(11, f"{setting}, {name}", "F1 in the cloud", curves[name][ms])
         for name in ("Dragonfly", "DeePCCI")
         if name in curves
-        for ms, setting in ((100.0, "100 ms"), (6000.0, "6 s"), (60_000.0, "1 minute"))
+        for setting, ms in PRINTED_MS.items()
         if ms in curves[name].dropna().index
     ]
     return results + _ahead(table)
@@ -277,7 +270,7 @@ def _reached(name: str, curve: pd.Series) -> list[Statement]:
 def background(tables: Tables) -> list[Statement]:
     """Figure 8, of the physical network."""
     table, results = tables["background"], []
-    if not _is_of(table, "physical"):
+    if not is_of(table, "physical"):
         return []
     seconds = f"windows of {table.window_ms.iloc[0] / 1000:g} s"  # the paper's have 10 s
     for name in ("Dragonfly", "DeePCCI"):
@@ -304,7 +297,7 @@ def windows_and_background(tables: Tables) -> list[Statement]:
 
 def sampling(tables: Tables) -> list[Statement]:
     """Figure 9, of the physical network."""
-    if not _is_of(tables["sampling"], "physical"):
+    if not is_of(tables["sampling"], "physical"):
         return []
     f1 = tables["sampling"].query("classifier == 'Dragonfly'").set_index("dropped_percent")["f1"]
     if not {0.0, 99.0} <= set(f1.index):

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
-from .scenarios import NETWORKS, OTHER_DATA, network_of
+from .scenarios import OTHER_DATA, PRINTED_MS, WINDOW_FIGURES, is_of, network_of
 
 __all__ = [
     "cbiq_figure",
@@ -26,19 +26,13 @@ __all__ = [
 _ORDER = ("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI", "ours")
 _COLOUR = dict(zip(_ORDER, (COLOURS[0], COLOURS[5], COLOURS[1], COLOURS[2]), strict=True))
 _CCA_COLOUR = dict(zip(("reno", "cubic", "bbr"), COLOURS, strict=False))
-#: Scores in the text of figures 6 (Mininet), 7 (physical network) and 11 (cloud): a symbol each.
-_PRINTED = {6: ("x", "Mininet"), 7: ("diamond", "physical network"), 11: ("cross", "cloud")}
+#: Scores in the text of the figures of each network have a symbol.
+_SYMBOLS = dict(zip(WINDOW_FIGURES, ("x", "diamond", "cross"), strict=True))
 _TOP = {"t": 80}
-_MS = {"100 ms": 100, "6 s": 6000, "1 minute": 60_000}
 
 
 def _interval(table: pd.DataFrame) -> dict[str, Any]:
     return error_bars(table["f1"], table["low"], table["high"], thickness=1.2, width=3)
-
-
-def _is_physical(table: pd.DataFrame) -> bool:
-    """Whether the paper's figures of its physical network are about such a table."""
-    return network_of(table) in (OTHER_DATA, NETWORKS["physical"])
 
 
 def _curves(fig: go.Figure, table: pd.DataFrame, x: str) -> go.Figure:
@@ -127,16 +121,17 @@ def epochs_figure(table: pd.DataFrame) -> go.Figure:
 
 def windows_figure(table: pd.DataFrame) -> go.Figure:
     """Figure 6, 7 or 11, by the network: F1 against the window's length, with the paper's scores."""
-    network = network_of(table)
-    shown = {n: where for n, where in _PRINTED.items() if network in (OTHER_DATA, where[1])}
-    numbers = f"Figure{'s' * (len(shown) > 1)} {', '.join(map(str, shown))}"
+    about = network_of(table)
+    shown = {network: n for network, n in WINDOW_FIGURES.items() if about in (OTHER_DATA, network)}
+    numbers = f"Figure{'s' * (len(shown) > 1)} {', '.join(map(str, shown.values()))}"
     fig = _curves(figure(f"F1 against the length of the window ({numbers})", height=480), table, "window_ms")
-    for number, (symbol, place) in shown.items():
+    for network, number in shown.items():
+        symbol = f"{_SYMBOLS[network]}-open"
         for name in ("Dragonfly", "DeePCCI"):
             x, y = _printed(number, name)
             fig.add_scatter(
-                x=x, y=y, name=f"paper, {place}: {name}", mode="markers",
-                marker={"symbol": f"{symbol}-open", "size": 11, "color": _COLOUR[name], "line": {"width": 2}},
+                x=x, y=y, name=f"paper, {network}: {name}", mode="markers",
+                marker={"symbol": symbol, "size": 11, "color": _COLOUR[name], "line": {"width": 2}},
             )  # fmt: skip
     return fig.update_xaxes(title_text="window, ms", type="log", dtick=1)
 
@@ -147,14 +142,14 @@ def _printed(number: int, name: str) -> tuple[list[float], list[float]]:
     mine = numbers[numbers.setting.str.endswith(f", {name}")]
     if number == 7:
         return [float(ms) for ms in mine.paper], [0.7] * len(mine)
-    return [_MS[s.rsplit(", ", 1)[0]] for s in mine.setting], [float(f1) for f1 in mine.paper]
+    return [PRINTED_MS[s.rsplit(", ", 1)[0]] for s in mine.setting], [float(f1) for f1 in mine.paper]
 
 
 def ccas_figure(table: pd.DataFrame) -> go.Figure:
     """F1 of each congestion control against the window, a panel for each classifier: Figure 10 on its network."""
     names = [n for n in _ORDER if n in set(table.classifier)]
     ccas = [c.removeprefix("f1_") for c in map(str, table) if c.startswith("f1_")]
-    title = "F1 of each congestion control" + (" (Figure 10)" if _is_physical(table) else "")
+    title = "F1 of each congestion control" + (" (Figure 10)" if is_of(table, "physical") else "")
     fig = panels(1, len(names), names, title, 420, _TOP, shared_yaxes=True, horizontal_spacing=0.03)
     for column, name in enumerate(names, 1):
         part = table[table.classifier == name].sort_values("window_ms")
@@ -171,7 +166,7 @@ def ccas_figure(table: pd.DataFrame) -> go.Figure:
 
 def settings_figure(table: pd.DataFrame, setting: str, window_ms: float) -> go.Figure:
     """F1 by a setting: Figure 8 if that is the number of background flows on the physical network."""
-    is_figure_8 = setting == "background" and _is_physical(table)
+    is_figure_8 = setting == "background" and is_of(table, "physical")
     figure_8 = " (Figure 8)" if is_figure_8 else ""
     fig = _curves(
         figure(f"F1 by {setting}, windows of {window_ms:g} ms{figure_8}", height=440), table, setting

@@ -17,11 +17,14 @@ __all__ = [
     "FULL_WINDOWS_MS",
     "NETWORKS",
     "OTHER_DATA",
+    "PRINTED_MS",
     "PUBLISHED",
     "SESSION",
     "TITLES",
     "TRAINED_NETWORKS",
     "WINDOWS_MS",
+    "WINDOW_FIGURES",
+    "is_of",
     "jobs",
     "network_of",
 ]
@@ -43,6 +46,10 @@ NETWORKS = {"mininet": "Mininet", "physical": "physical network", "cloud": "clou
 TRAINED_NETWORKS = ("mininet", "physical")
 #: What tables call data that are like none of the paper's networks in particular.
 OTHER_DATA = "other data"
+#: The paper's figures that show F1 against the window, by what tables call their network.
+WINDOW_FIGURES = {NETWORKS["mininet"]: 6, NETWORKS["physical"]: 7, NETWORKS["cloud"]: 11}
+#: How the paper writes lengths of windows, and these in ms.
+PRINTED_MS = {"100 ms": 100.0, "6 s": 6000.0, "1 minute": 60_000.0}
 #: The parts of the experiment and their titles.
 TITLES = {
     "cbiq": "Figure 1: bytes in the queue, and throughput",
@@ -64,6 +71,11 @@ PAPER_S = 60.0
 def network_of(table: pd.DataFrame) -> str:
     """The network that a table is about; tables from before there was a choice are about Mininet."""
     return str(table.network.iloc[0]) if "network" in table and len(table) else NETWORKS["mininet"]
+
+
+def is_of(table: pd.DataFrame, network: str) -> bool:
+    """Whether the paper's figures of a network are about such a table; other data may be like any."""
+    return network_of(table) in (OTHER_DATA, NETWORKS[network])
 
 
 def jobs(
