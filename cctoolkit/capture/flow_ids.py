@@ -49,7 +49,7 @@ from .keys import FlowKeys
 __all__ = ["FlowIds"]
 
 # A flow's record is half a cache line, four words. Of the 5-tuple, in canonical order (smaller endpoint first), there
-# are the IPv4 addresses as a << 32 | b, or the number of a row of IPv6 addresses …
+# are the IPv4 addresses as a << 32 | b; those of IPv6 are in a second record, just behind the first …
 _WORDS = 4
 _KEY = np.uint64(KEY_WORDS)
 _RECORD = np.uint64(_WORDS)  # indices are unsigned, which saves numba the check for negative ones
@@ -69,8 +69,8 @@ _PART_BIT = 53
 _PARTS = 1023
 _BEFORE_PART = (1 << _PART_BIT) - 1
 
-# A row of IPv6 addresses:
-_A_HI, _A_LO, _B_HI, _B_LO = np.arange(4, dtype=np.uint64)
+# A second record, of IPv6:
+_A_HI, _A_LO, _B_HI, _B_LO = np.arange(_WORDS, 2 * _WORDS, dtype=np.uint64)
 
 _FIN_FLAG, _SYN_FLAG, _RST_FLAG, _ACK_FLAG = 1, 2, 4, 16
 
@@ -117,24 +117,7 @@ def _goes_on(opening, seq, ack, payload_bytes, from_initiator, state, isn):
 
 @kernel
 @no_type_check
-def _is_flow(words, at, addresses, keys, k, ports):
-    """Whether the record at a place has the 5-tuple of a key; both are IPv4 or IPv6 if the ports' words are equal."""
-    if words[at + _PORTS_STATE] & _PORTS != ports:
-        return False
-    if ports & 0xFF == 4:
-        return words[at + _ADDRESSES] == keys[k + KEY_A_LO] << 32 | keys[k + KEY_B_LO]
-    row = np.uint64(words[at + _ADDRESSES])
-    return (
-        addresses[row, _A_LO] == keys[k + KEY_A_LO]
-        and addresses[row, _B_LO] == keys[k + KEY_B_LO]
-        and addresses[row, _A_HI] == keys[k + KEY_A_HI]
-        and addresses[row, _B_HI] == keys[k + KEY_B_HI]
-    )
-
-
-@kernel
-@no_type_check
-def _assign(keys, n, out, row0, timeout_ns, part, index, words, addresses, syn_options, touched, state):
+def _assign(keys, n, out, row0, timeout_ns, part, index, words, syn_options, touched, state):
     """Assign flow and direction to `n` rows.
 
     Parameters
@@ -155,14 +138,12 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, addresses, syn_o
         Maps a hash to a record as ``upper 32 bits of the hash << 32 | record + 1`` (0 = free), probed linearly.
     words : int64 array
         The records, one after the other.
-    addresses : int64 array, shape (rows, 4)
-        Addresses of IPv6.
     syn_options : uint32 array, shape (records, 2)
         Options of the SYN of each direction, packed; 0 without any, so that flows without a SYN take no memory.
     touched : int64 array
         Indices of the records seen in this part.
     state : int64 array
-        Number of records, next flow_id, length of `touched`, number of rows of IPv6 addresses.
+        Number of records, next flow_id, length of `touched`, number of second records.
 
     Notes
     -----
@@ -177,7 +158,7 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, addresses, syn_o
     low = np.uint64(0xFFFFFFFF)
     free = np.uint64(0)
     one = np.uint64(1)
-    n_records, next_id, n_touched, n_addresses = state[0], state[1], state[2], state[3]
+    n_records, next_id, n_touched, n_second = state[0], state[1], state[2], state[3]
     this_part = np.int64(part) << _PART_BIT
     for start in range(0, n, _GROUP):
         group = np.uint64(start)
@@ -202,9 +183,18 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, addresses, syn_o
             while index[slot] != free:
                 if index[slot] & ~low == tag:
                     at = ((index[slot] & low) - one) * _RECORD
-                    if _is_flow(words, at, addresses, keys, k, ports):
-                        known = True
-                        break
+                    if words[at + _PORTS_STATE] & _PORTS == ports:  # both are IPv4, or both IPv6
+                        if ports & 0xFF == 4:
+                            known = words[at + _ADDRESSES] == keys[k + KEY_A_LO] << 32 | keys[k + KEY_B_LO]
+                        else:
+                            known = (
+                                words[at + _A_LO] == keys[k + KEY_A_LO]
+                                and words[at + _B_LO] == keys[k + KEY_B_LO]
+                                and words[at + _A_HI] == keys[k + KEY_A_HI]
+                                and words[at + _B_HI] == keys[k + KEY_B_HI]
+                            )
+                        if known:
+                            break
                 slot = slot + one & mask
 
             now = ts_ns[row]
@@ -240,12 +230,12 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, addresses, syn_o
                 if ports & 0xFF == 4:
                     words[at + _ADDRESSES] = keys[k + KEY_A_LO] << 32 | keys[k + KEY_B_LO]
                 else:
-                    addresses[n_addresses, _A_HI] = keys[k + KEY_A_HI]
-                    addresses[n_addresses, _A_LO] = keys[k + KEY_A_LO]
-                    addresses[n_addresses, _B_HI] = keys[k + KEY_B_HI]
-                    addresses[n_addresses, _B_LO] = keys[k + KEY_B_LO]
-                    words[at + _ADDRESSES] = n_addresses
-                    n_addresses += 1
+                    words[at + _A_HI] = keys[k + KEY_A_HI]
+                    words[at + _A_LO] = keys[k + KEY_A_LO]
+                    words[at + _B_HI] = keys[k + KEY_B_HI]
+                    words[at + _B_LO] = keys[k + KEY_B_LO]
+                    n_records += 1
+                    n_second += 1
                 words[at + _LAST_TS] = now
                 words[at + _ID_ISN] = next_id << 32
                 next_id += 1
@@ -278,24 +268,23 @@ def _assign(keys, n, out, row0, timeout_ns, part, index, words, addresses, syn_o
             words[at + _PORTS_STATE] = flow
             flow_id[row] = words[at + _ID_ISN] >> 32
             direction[row] = way
-    state[0], state[1], state[2], state[3] = n_records, next_id, n_touched, n_addresses
+    state[0], state[1], state[2], state[3] = n_records, next_id, n_touched, n_second
 
 
 @kernel
 @no_type_check
-def _addresses_of(records, addresses, r):
-    """The upper and lower halves of a record's addresses; those of IPv4 are in the lower ones."""
-    word = records[r, _ADDRESSES]
-    if records[r, _PORTS_STATE] & 0xFF == 4:
-        return np.int64(0), word >> 32 & 0xFFFFFFFF, np.int64(0), word & 0xFFFFFFFF
-    return addresses[word, _A_HI], addresses[word, _A_LO], addresses[word, _B_HI], addresses[word, _B_LO]
+def _addresses_of(words, at):
+    """The upper and lower halves of the addresses of the record there; those of IPv4 are in the lower ones."""
+    if words[at + _PORTS_STATE] & 0xFF == 4:
+        both = words[at + _ADDRESSES]
+        return np.int64(0), both >> 32 & 0xFFFFFFFF, np.int64(0), both & 0xFFFFFFFF
+    return words[at + _A_HI], words[at + _A_LO], words[at + _B_HI], words[at + _B_LO]
 
 
 @kernel
 @no_type_check
 def _gather_keys(
-    records,
-    addresses,
+    words,
     numbers,
     flow_id,
     ip_version,
@@ -314,10 +303,8 @@ def _gather_keys(
 
     Parameters
     ----------
-    records : int64 array, shape (records, 4)
-        All records.
-    addresses : int64 array, shape (rows, 4)
-        Addresses of IPv6.
+    words : int64 array
+        All records, one after the other.
     numbers : int64 array
         Which of them to copy.
     flow_id, ip_version, protocol, sport, dport, src, dst, saw_syn : arrays
@@ -328,9 +315,10 @@ def _gather_keys(
         Receive the options, by direction.
     """
     for i in range(numbers.size):
-        r = numbers[i]
-        flow_id[i] = records[r, _ID_ISN] >> 32 & 0xFFFFFFFF
-        flow = records[r, _PORTS_STATE]
+        r = np.uint64(numbers[i])
+        at = r * _RECORD
+        flow_id[i] = words[at + _ID_ISN] >> 32 & 0xFFFFFFFF
+        flow = words[at + _PORTS_STATE]
         saw_syn[i] = flow & _SYN != 0
         ports = flow & _PORTS
         ip_version[i] = ports & 0xFF
@@ -338,7 +326,7 @@ def _gather_keys(
         b_first = flow & _INITIATOR_IS_B != 0
         sport[i] = ports >> 16 & 0xFFFF if b_first else ports >> 32
         dport[i] = ports >> 32 if b_first else ports >> 16 & 0xFFFF
-        a_hi, a_lo, b_hi, b_lo = _addresses_of(records, addresses, r)
+        a_hi, a_lo, b_hi, b_lo = _addresses_of(words, at)
         if ports & 0xFF == 4:
             a_hi, a_lo, b_hi, b_lo = a_lo << 32, np.int64(0), b_lo << 32, np.int64(0)
         src[i, 0], src[i, 1] = (b_hi, b_lo) if b_first else (a_hi, a_lo)
@@ -352,17 +340,18 @@ def _gather_keys(
 
 @kernel
 @no_type_check
-def _fill_index(index, records, addresses, live, seed):
+def _fill_index(index, words, live, seed):
     """Enter the records `live` (their indices) into an empty index."""
     mask = np.uint64(index.size - 1)
     for i in range(live.size):
-        r = live[i]
-        a_hi, a_lo, b_hi, b_lo = _addresses_of(records, addresses, r)
-        h = flow_hash(a_hi, a_lo, b_hi, b_lo, records[r, _PORTS_STATE] & _PORTS, seed)
+        r = np.uint64(live[i])
+        at = r * _RECORD
+        a_hi, a_lo, b_hi, b_lo = _addresses_of(words, at)
+        h = flow_hash(a_hi, a_lo, b_hi, b_lo, words[at + _PORTS_STATE] & _PORTS, seed)
         slot = h & mask
         while index[slot] != np.uint64(0):
             slot = slot + np.uint64(1) & mask
-        index[slot] = h & ~np.uint64(0xFFFFFFFF) | np.uint64(r + 1)
+        index[slot] = h & ~np.uint64(0xFFFFFFFF) | r + np.uint64(1)
 
 
 class FlowIds:
@@ -385,7 +374,6 @@ class FlowIds:
         self._retire_at = _RETIRE_RECORDS
         self.seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
         self._records = aligned_zeros((1 << 16, _WORDS), np.int64)  # no memory until used
-        self._addresses = aligned_zeros((1 << 12, 4), np.int64)
         self._syn_options = aligned_zeros((1 << 12, 2), np.uint32)
         self._touched = np.empty(1 << 12, np.int64)
         self._index = np.zeros(1 << 13, np.uint64)
@@ -408,7 +396,6 @@ class FlowIds:
             self._part,
             self._index,
             self._records.reshape(-1),
-            self._addresses,
             self._syn_options,
             self._touched,
             self._state,
@@ -417,11 +404,11 @@ class FlowIds:
     def _reserve(self, n: int) -> None:
         """Make room for `n` more flows; the index stays between an eighth and half full."""
         used = int(self._state[0])
-        self._records = grown(self._records, used + n, moved=True)
-        self._addresses = grown(self._addresses, int(self._state[3]) + n, moved=True)
-        self._syn_options = grown(self._syn_options, used + n, moved=True)
-        self._touched = grown(self._touched, used + n, moved=True)
-        if 2 * (used + n) > len(self._index):
+        flows = used - int(self._state[3])
+        self._records = grown(self._records, used + 2 * n, moved=True)
+        self._syn_options = grown(self._syn_options, used + 2 * n, moved=True)
+        self._touched = grown(self._touched, flows + n, moved=True)
+        if 2 * (flows + n) > len(self._index):
             self._rebuild_index(self._live(), 4 * len(self._index))
 
     def _live(self) -> np.ndarray:
@@ -431,7 +418,7 @@ class FlowIds:
 
     def _rebuild_index(self, live: np.ndarray, size: int) -> None:
         self._index = np.zeros(size, np.uint64)
-        _fill_index(self._index, self._records, self._addresses, live, self.seed)
+        _fill_index(self._index, self._records.reshape(-1), live, self.seed)
 
     def keys(self) -> FlowKeys:
         """The flows seen in this part, ordered by flow_id."""
@@ -454,8 +441,7 @@ class FlowIds:
             sack_permitted=np.empty((n, 2), bool),
         )
         _gather_keys(
-            self._records,
-            self._addresses,
+            self._records.reshape(-1),
             numbers,
             keys.flow_id,
             keys.ip_version,
@@ -487,23 +473,25 @@ class FlowIds:
             last = self._records[live, _LAST_TS]
             now = int(np.partition(last, len(live) * 3 // 4)[len(live) * 3 // 4])
             live = live[last >= now - 2 * self._timeout_ns]
-            if len(live) < self._state[0]:
+            if len(live) < self._state[0] - self._state[3]:
                 self._keep(live)
-            self._retire_at = max(_RETIRE_RECORDS, 2 * len(live))  # scan only when it pays
+            self._retire_at = max(_RETIRE_RECORDS, 2 * int(self._state[0]))  # scan only when it pays
         self._state[2] = 0
         self._part += 1
         if self._part > _PARTS:  # what is left of earlier parts must not look like this one
-            self._records[: self._state[0], _PORTS_STATE] &= _BEFORE_PART
+            self._records[self._live(), _PORTS_STATE] &= _BEFORE_PART
             self._part = 1
 
     def _keep(self, live: np.ndarray) -> None:
         """Keep only these records (their indices)."""
-        n, before = len(live), int(self._state[0])
-        self._records[:n] = self._records[live]
-        self._syn_options[:n] = self._syn_options[live]
+        before = int(self._state[0])
+        records = 1 + (self._records[live, _PORTS_STATE] & 0xFF != 4)  # of each flow
+        first = np.cumsum(records) - records
+        kept = np.repeat(live, records)
+        kept[first[records == 2] + 1] += 1
+        n = len(kept)
+        self._records[:n] = self._records[kept]
+        self._syn_options[:n] = self._syn_options[kept]
         self._syn_options[n:before] = 0  # as new records expect it
-        of_ipv6 = np.flatnonzero(self._records[:n, _PORTS_STATE] & 0xFF != 4)
-        self._addresses[: len(of_ipv6)] = self._addresses[self._records[of_ipv6, _ADDRESSES]]
-        self._records[of_ipv6, _ADDRESSES] = np.arange(len(of_ipv6))
-        self._state[0], self._state[3] = n, len(of_ipv6)
-        self._rebuild_index(np.arange(n), len(self._index))
+        self._state[0], self._state[3] = n, n - len(live)
+        self._rebuild_index(first, len(self._index))

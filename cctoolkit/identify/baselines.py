@@ -11,7 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from .dataset import SlotDataset, build_dataset
 from .inputs import VIEW_INPUTS
 from .oracle import SENDER_INPUTS, sender_arrays, sender_summaries
 from .settings import world
-from .windows import cut_windows, window_slots
+from .windows import cut_windows, window_slots, windows_at
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -152,9 +152,7 @@ class Boosting(Baseline):
         self._by_slots = by_slots
 
     def answer(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        model = self._by_slots[X.shape[1]]
-        probabilities = model.predict_proba(X)
-        return model.classes_[probabilities.argmax(axis=1)].astype(object), probabilities.max(axis=1)
+        return _most_probable(self._by_slots[X.shape[1]], X)
 
 
 class Nearest(Baseline):
@@ -178,9 +176,7 @@ class Oracle(Baseline):
         self._by_slots = by_slots
 
     def answer(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        model = self._by_slots[X.shape[1]]
-        probabilities = model.predict_proba(sender_summaries(X))
-        return model.classes_[probabilities.argmax(axis=1)].astype(object), probabilities.max(axis=1)
+        return _most_probable(self._by_slots[X.shape[1]], sender_summaries(X))
 
 
 def train_baselines(
@@ -239,12 +235,15 @@ def train_baselines(
 
 
 def _of_senders(data: SlotDataset, windows: pd.DataFrame, slots: int) -> np.ndarray:
-    """The senders' states in each window."""
-    found: dict[int, np.ndarray] = {}
-    for run, some in windows.reset_index(drop=True).groupby("run", sort=False):
+    """The senders' states in each window; the windows of a run stand together."""
+    parts = []
+    for run, some in windows.groupby("run", sort=False):
         (recording,) = data.where([str(run)])
-        arrays = {flow: (first, array) for flow, first, array in sender_arrays(recording)}
-        for row, flow, at in zip(some.index, some["flow_id"], some["first_slot"], strict=True):
-            first, array = arrays[flow]
-            found[row] = array[at - first :][:slots]
-    return np.stack([found[row] for row in sorted(found)])
+        parts.append(windows_at(sender_arrays(recording), some, slots))
+    return np.concatenate(parts)
+
+
+def _most_probable(model: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a model of scikit-learn's kind says of each row, and how probable that is."""
+    probabilities = model.predict_proba(X)
+    return model.classes_[probabilities.argmax(axis=1)].astype(object), probabilities.max(axis=1)

@@ -32,7 +32,7 @@ from .oracle import SENDER_INPUTS, sender_arrays
 from .probabilities import UNKNOWN
 from .readers.labels import cca_name
 from .settings import KERNEL_CCAS, SIMULATOR_CCAS, jobs
-from .windows import cut_windows, slot_arrays, window_slots
+from .windows import cut_windows, slot_arrays, window_slots, windows_at
 
 if TYPE_CHECKING:
     from .baselines import Baseline
@@ -185,15 +185,10 @@ def answers(
             else:
                 slots = recording.slots if taps == 2 else _first_tap(recording.slots)
                 arrays = slot_arrays(slots, model.inputs)
-            values = {flow: (first, array) for flow, first, array in arrays}
+            known = list(arrays)
             for ms, same in windows.groupby("window_ms", sort=False):
                 length = window_slots(float(str(ms)), recording.slot_ms)
-                X = np.stack(
-                    [
-                        values[flow][1][first - values[flow][0] :][:length]
-                        for flow, first in zip(same["flow_id"], same["first_slot"], strict=True)
-                    ]
-                )
+                X = windows_at(known, same, length)
                 if not model.any_length and np.isnan(X).any():
                     continue
                 rows.append(same.assign(**_answer_columns(model, X, same["limited_by"])))

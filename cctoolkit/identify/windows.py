@@ -34,6 +34,7 @@ __all__ = [
     "joined",
     "slot_arrays",
     "window_slots",
+    "windows_at",
 ]
 
 #: Inputs of classifiers per slot: columns of the slots table.
@@ -307,6 +308,28 @@ def _to_segments(lengths: np.ndarray) -> float:
     """The factor for the bytes of a flow: 1 if its segments are about as long as those of training."""
     scale = USUAL_SEGMENT_BYTES / segment_bytes(lengths)
     return scale if abs(math.log(scale)) > _SAME_SEGMENTS else 1.0
+
+
+def windows_at(
+    arrays: Iterable[tuple[int, int, np.ndarray]], windows: pd.DataFrame, slots: int
+) -> np.ndarray:
+    """The values in known windows of a recording: windows x slots x inputs.
+
+    Parameters
+    ----------
+    arrays : iterable of (flow_id, first slot, array)
+        From :func:`slot_arrays`, or like it.
+    windows : DataFrame
+        ``flow_id`` and ``first_slot``, as :func:`cut_windows` has them.
+    slots : int
+        Length of the windows.
+    """
+    of_flow = {flow: (first, values) for flow, first, values in arrays}
+    cut = []
+    for flow, begin in zip(windows["flow_id"], windows["first_slot"], strict=True):
+        first, values = of_flow[flow]
+        cut.append(values[begin - first :][:slots])
+    return np.stack(cut)
 
 
 def joined(parts: Sequence[Windows]) -> Windows:
