@@ -11,6 +11,8 @@ Machine code is read from any of these folders, and written to the first one tha
 2. ``__pycache__`` beside the file of the function;
 3. ``kernels`` in the user's cache folder (:func:`~.cache_folder.cache_dir`);
 4. ``cctoolkit-kernels-UID`` in the folder for temporary files, if it belongs to this user alone.
+
+Of several processes that need the same function, one compiles it, and the others wait for what it writes.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ import re
 import stat
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import llvmlite.binding
 import numba
@@ -46,6 +49,7 @@ from ..errors import ParameterError
 from .atomic import replacing
 from .cache_folder import cache_dir
 from .fingerprint import UnknownValueError, fingerprint
+from .locks import try_lock
 from .parts import Nestable
 from .waiting import compiling
 
@@ -53,6 +57,8 @@ __all__ = ["callback", "inlined", "kernel", "part"]
 
 _config: Any = numba.config
 _CHECK_BYTES = 16
+_LONGEST_WAIT_S = 120.0  # a process that forked while it compiled may leave its lock to its child
+_PAUSE_S = 0.02
 
 
 def kernel(function: Any = None, **options: Any) -> Any:
@@ -78,9 +84,12 @@ def kernel(function: Any = None, **options: Any) -> Any:
     """
     if function is None:
         return functools.partial(kernel, **options)
-    compiled = part(function, nogil=True, no_cfunc_wrapper=True, **options)
-    if not _config.DISABLE_JIT:
-        compiled._cache = _KernelCache(function, compiled.targetoptions)
+    if _config.DISABLE_JIT:
+        return function
+    compiled = _Kernel(
+        function, targetoptions=_OPTIONS | {"nogil": True, "no_cfunc_wrapper": True, **options}
+    )
+    compiled._cache = _KernelCache(function, compiled.targetoptions)
     return compiled
 
 
@@ -98,7 +107,10 @@ def part(function: Any = None, **options: Any) -> Any:
         return functools.partial(part, **options)
     if _config.DISABLE_JIT:
         return function
-    return Nestable(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+    return Nestable(function, targetoptions=_OPTIONS | options)
+
+
+_OPTIONS = {"nopython": True, "boundscheck": None}
 
 
 #: Decorator of a part that is repeated in its callers instead of called, so that its results stay in registers. It
@@ -112,9 +124,23 @@ def callback(function: Any, signature: Any, *, pipeline_class: Any = Compiler, *
         function, normalize_signature(signature), {}, options, pipeline_class=pipeline_class
     )
     about = getattr(pipeline_class, "about", pipeline_class.__name__)
-    compiled._cache = _KernelCache(function, options | {"callback": about})
-    compiled.compile()
+    compiled._cache = cache = _KernelCache(function, options | {"callback": about})
+    with cache.turn():
+        compiled.compile()
     return compiled
+
+
+class _Kernel(Nestable):
+    """A compiled function that Python calls, whose machine code is kept."""
+
+    _cache: Any
+
+    def compile(self, sig: Any) -> Any:
+        """Load or compile it for these types of arguments."""
+        if not isinstance(self._cache, _KernelCache):  # a copy, in another process
+            return super().compile(sig)
+        with self._cache.turn():
+            return super().compile(sig)
 
 
 class _KernelCache(_Cache):
@@ -126,6 +152,7 @@ class _KernelCache(_Cache):
         name = re.sub(r"[^A-Za-z0-9_.]", "", f"{function.__module__}.{function.__qualname__}")
         self._stem = f"{name[:120]}.{sys.implementation.cache_tag}"
         self._enabled = True
+        self._lock: IO[bytes] | None = None
 
     @functools.cached_property
     def _version(self) -> str:
@@ -143,6 +170,16 @@ class _KernelCache(_Cache):
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         name = self._file_name(signature, target_context.codegen()) if self._enabled else None
+        found = self._load(name, target_context)
+        if found is None:
+            compiling()
+            self._wait_for_others(name)
+            found = self._load(name, target_context)
+        if found is None:
+            _skip_blas_check()
+        return found
+
+    def _load(self, name: str | None, target_context: Any) -> Any:
         for folder in _folders(self._function) if name else ():
             with contextlib.suppress(
                 Exception
@@ -153,9 +190,36 @@ class _KernelCache(_Cache):
                     symbols, result = _Unpickler(io.BytesIO(payload)).load()
                     _provide(symbols, target_context)
                     return CompileResult._rebuild(target_context, *result)
-        _skip_blas_check()
-        compiling()
         return None
+
+    def _wait_for_others(self, name: str | None) -> None:
+        """Lock the file of this name, as others do who are about to write it, or wait until one has."""
+        for folder in _folders(self._function, make=True) if name else ():
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                lock = open(folder / f"{name}.lock", "wb")  # noqa: SIM115  # held until the end of the turn
+                break
+        else:
+            return
+        began = time.monotonic()
+        while time.monotonic() < began + _LONGEST_WAIT_S and not (folder / str(name)).exists():
+            if try_lock(lock):
+                self._lock = lock
+                return
+            time.sleep(_PAUSE_S)
+        lock.close()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """While a function is loaded or compiled: others wait no longer, whatever comes of it."""
+        try:
+            yield
+        finally:
+            if self._lock is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._lock.name)
+                self._lock.close()
+                self._lock = None
 
     def save_overload(self, signature: Any, result: Any) -> None:
         name = self._file_name(signature, result.codegen) if self._enabled else None
@@ -173,7 +237,7 @@ class _KernelCache(_Cache):
 
     def _remove(self, folder: Path, but: str | None = None) -> None:
         """Remove the files of this function, except those of version `but`."""
-        for path in folder.glob(f"{self._stem}-*.kernel"):
+        for path in folder.glob(f"{self._stem}-*.kernel*"):
             if but is None or not path.name.startswith(but):
                 path.unlink(missing_ok=True)
 
