@@ -71,7 +71,7 @@ def test_the_kernels_are_their_naive_twin(seed: int, tunnel: str, timeout_s: flo
 
 
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(SEEDS, st.sampled_from(["outer", "inner"]), st.sampled_from([None, 600.0, 1e-3]))
 def test_the_kernels_are_their_naive_twin_at_length(seed: int, tunnel: str, timeout_s: float | None) -> None:
     assert_as_naive(made_file(seed, 100), tunnel, timeout_s)
