@@ -23,6 +23,7 @@ import numpy as np
 from cctoolkit.capture import encapsulation, headers, reader
 from cctoolkit.capture.source import ByteSource, read_pieces_into
 from cctoolkit.errors import CaptureFormatError, TruncatedCaptureWarning
+from cctoolkit.schema import PACKETS
 
 PAGE = mmap.PAGESIZE
 
@@ -55,7 +56,8 @@ class Kernel:
     """`decode_headers` on one frame at a time."""
 
     def __init__(self) -> None:
-        self._block = reader._Block(frame_numbers=False)
+        self._block = reader._Block()
+        self._columns = headers.PacketColumns(**reader._allocate(PACKETS, 1))
         self._to_ip = encapsulation.compile_to_ip()
 
     def __call__(self, data: np.ndarray, wire_bytes: int, link_type: int, inner: bool) -> None:
@@ -71,11 +73,11 @@ class Kernel:
             1,
             inner,
             1,
-            frames.columns,
+            self._columns,
             0,
             frames.keys,
             np.uint64(1),
-            frames.frame,
+            np.empty(0, np.uint32),
             frames._sacks,
             frames.counts,
             self._to_ip,

@@ -111,8 +111,8 @@ class Dribble(io.BytesIO):
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(SEEDS, st.integers(1, 9), st.sampled_from([None, 1, 5, 64]))
-def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: int | None) -> None:
+@given(SEEDS, st.integers(1, 9), st.sampled_from([None, 1, 5, 64]), st.sampled_from([0, 40, 10**4]))
+def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: int | None, room: int) -> None:
     data = made_file(seed)
 
     def parts(cores: int) -> list[Capture]:
@@ -121,6 +121,8 @@ def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: i
             patch.setattr(reader, "_BLOCK_FRAMES", block)
             patch.setattr(reader, "_LEAST_SHARED", 1)
             patch.setattr(byte_source, "_WINDOW_BYTES", 256)
+            patch.setattr(byte_source, "_ROOM_BYTES", room)
+            patch.setattr(reader, "_FIRST_ROWS", 4)
             patch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
             return list(cct.iter_capture(Dribble(data), packets or 10**6))
 

@@ -2,7 +2,7 @@
 
 Bytes are processed in blocks small enough for the cache: a framing kernel (:mod:`pcap`, :mod:`pcapng`) finds a few
 thousand frames, :mod:`headers` decodes them into rows, and :mod:`flow_ids` numbers their flows. With a second core, a
-thread reads and decodes the next blocks while the flows of one are numbered.
+thread decodes the next blocks while the flows of one are numbered; both read the file.
 """
 
 from __future__ import annotations
@@ -56,21 +56,14 @@ class Frames:
 
 
 class _Block(Frames):
-    """Frames, and their rows.
-
-    Parameters
-    ----------
-    frame_numbers : bool
-        Note the number of each row's frame.
+    """Frames, and what their rows come with.
 
     Attributes
     ----------
     columns : PacketColumns
-        Their part of the packets table.
-    frame : uint32 array
-        Number of each row's frame, or empty.
-    rows : int
-        How many there are.
+        Where their rows are.
+    row0, rows : int
+        The first of them there, and how many there are.
     keys : int64 array
         Keys of their flows, see :mod:`headers`.
     sacks : int64 array, shape (n_sacks, 3)
@@ -85,18 +78,23 @@ class _Block(Frames):
         Share of the file that has been read; 0: unknown.
     """
 
-    def __init__(self, frame_numbers: bool) -> None:
+    columns: PacketColumns
+    row0: int
+    rows: int
+
+    def __init__(self) -> None:
         super().__init__()
-        self.columns = PacketColumns(**_allocate(PACKETS, _BLOCK_FRAMES))
-        self.frame = np.empty(_BLOCK_FRAMES if frame_numbers else 0, np.uint32)
         self.keys = aligned_zeros((_BLOCK_FRAMES * KEY_WORDS,), np.int64)
         self._sacks = np.empty((4 * _BLOCK_FRAMES, 3), np.int64)
         self.counts = np.zeros(len(COUNTS), np.int64)
         self.seen = 0
         self.fraction = 0.0
 
-    def decode(self, inner: bool, seed: np.uint64) -> None:
+    def decode(
+        self, inner: bool, seed: np.uint64, columns: PacketColumns, row0: int, frame: np.ndarray
+    ) -> None:
         """Decode the frames; parameters as of :func:`decode_headers`."""
+        self.columns, self.row0 = columns, row0
         arguments = (
             self.data,
             self.offset,
@@ -107,11 +105,11 @@ class _Block(Frames):
             self.n,
             inner,
             self.seen - self.n + 1,
-            self.columns,
-            0,
+            columns,
+            row0,
             self.keys,
             seed,
-            self.frame,
+            frame,
             self._sacks,
             self.counts,
         )
@@ -303,7 +301,10 @@ def _allocate(dtypes: Mapping[str, npt.DTypeLike], rows: int) -> dict[str, np.nd
 
 
 class _Rows:
-    """The rows of a part, in columns that grow.
+    """The rows of a part, decoded into columns that grow.
+
+    Rows stay where they were decoded while the columns grow, because another thread may still number their flows, and
+    are moved to the others at the end.
 
     Parameters
     ----------
@@ -315,16 +316,29 @@ class _Rows:
 
     def __init__(self, frame_numbers: bool, limit: int | None) -> None:
         self._limit = limit
-        self._columns = _allocate({**PACKETS, "frame": "uint32"} if frame_numbers else PACKETS, _FIRST_ROWS)
+        self._dtypes: dict[str, npt.DTypeLike] = {**PACKETS}
+        if frame_numbers:
+            self._dtypes["frame"] = "uint32"
+        self._columns: dict[str, np.ndarray] = {}
+        self._elsewhere: list[tuple[int, int, dict[str, np.ndarray]]] = []  # begin, end, and their columns
+        self._allocate(_FIRST_ROWS)
         self._n = self._frames = self._wire_bytes = self._captured_bytes = 0
         self._first_ts_ns, self._last_ts_ns = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._counts = np.zeros(len(COUNTS), np.int64)
         self._sacks: list[np.ndarray] = []
 
+    def __len__(self) -> int:
+        return self._n
+
+    def _allocate(self, rows: int) -> None:
+        self._columns = _allocate(self._dtypes, rows)
+        self._packets = PacketColumns(**{name: self._columns[name] for name in PACKETS})
+        self._frame = self._columns.get("frame", np.empty(0, np.uint32))
+
     def _reserve(self, more: int, fraction: float) -> None:
         """Make room for `more` rows; the `fraction` of the file read so far says how many more will follow.
 
-        Memory that is never written costs nothing, but copying at every growth would.
+        Memory that is never written costs nothing.
         """
         capacity = len(self._columns["ts_ns"])
         if self._n + more <= capacity:
@@ -334,23 +348,17 @@ class _Rows:
             capacity = max(capacity, int(1.25 * self._n / fraction))
         if self._limit is not None:
             capacity = max(self._n + more, min(capacity, self._limit))
-        grown = _allocate({name: column.dtype for name, column in self._columns.items()}, capacity)
-        for name, column in self._columns.items():
-            grown[name][: self._n] = column[: self._n]
-        self._columns = grown
+        begin = self._elsewhere[-1][1] if self._elsewhere else 0
+        self._elsewhere.append((begin, self._n, self._columns))
+        self._allocate(capacity)
 
-    def take(self, block: _Block) -> None:
+    def decode(self, block: _Block, inner: bool, seed: np.uint64) -> None:
         """Append the rows of a block."""
-        n = block.rows
-        self._reserve(n, block.fraction)
-        begin, end = self._n, self._n + n
-        for name, column in self._columns.items():
-            column[begin:end] = (block.frame if name == "frame" else getattr(block.columns, name))[:n]
+        self._reserve(block.n, block.fraction)
+        block.decode(inner, seed, self._packets, self._n, self._frame)
+        self._n += block.rows
         if len(block.sacks):
-            sacks = block.sacks.copy()
-            sacks[:, 0] += begin
-            self._sacks.append(sacks)
-        self._n = end
+            self._sacks.append(block.sacks.copy())
         self._counts += block.counts
         self._frames += block.n
         self._wire_bytes += block.wire_bytes
@@ -360,6 +368,10 @@ class _Rows:
 
     def capture(self, meta: CaptureMeta, flows: FlowIds) -> Capture:
         """The rows as a capture with the metadata `meta`."""
+        while self._elsewhere:
+            begin, end, left = self._elsewhere.pop()
+            for name, column in self._columns.items():
+                column[begin:end] = left[name][begin:end]
         columns = {name: column[: self._n] for name, column in self._columns.items()}
         meta.frames, meta.packets = self._frames, self._n
         meta.wire_bytes, meta.captured_bytes = self._wire_bytes, self._captured_bytes
@@ -407,24 +419,22 @@ def _parts(
         decoded = _decoded(
             source, framer, meta, packets, tunnel == "inner", frame_numbers, flows.seed, unused
         )
-        rows = _Rows(frame_numbers, packets)
         for item in _ahead(decoded, source, stack):
             if isinstance(item, _Block):
-                flows.assign(item.keys, item.rows, item.columns, 0)
-                rows.take(item)
+                flows.assign(item.keys, item.rows, item.columns, item.row0)
                 progress(item.fraction, item.seen)
                 unused.append(item)
                 continue
             warning = None if item.damage is None else _note_damage(item)
-            yield rows.capture(item.meta, flows), warning
+            yield item.rows.capture(item.meta, flows), warning
             flows.next_part()
-            rows = _Rows(frame_numbers, packets)
 
 
 @dataclass
 class _PartEnd:
     """What comes behind the blocks of a part."""
 
+    rows: _Rows
     meta: CaptureMeta
     frames: int  #: of the file so far
     position: int  #: in the file
@@ -443,22 +453,21 @@ def _decoded(
 ) -> Iterator[_Block | _PartEnd]:
     """Decode blocks of frames; `unused` are those that may be used again."""
     seen = 0
-    block = _Block(frame_numbers)
+    block = _Block()
     # always one block ahead, so that the last part knows what follows its last packet
     problem = framer.next_block(block, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
     while True:
-        rows = 0
-        while block.n and rows != packets:
+        rows = _Rows(frame_numbers, packets)
+        while block.n and len(rows) != packets:
             seen += block.n
             block.data, block.seen, block.fraction = source.data, seen, source.fraction
-            block.decode(inner, seed)
-            rows += block.rows
+            rows.decode(block, inner, seed)
             yield block
-            block = unused.pop() if unused else _Block(frame_numbers)
-            room = packets - rows or packets if packets else _BLOCK_FRAMES
+            block = unused.pop() if unused else _Block()
+            room = packets - len(rows) or packets if packets else _BLOCK_FRAMES
             problem = framer.next_block(block, min(_BLOCK_FRAMES, room))
         damage = None if block.n else source.damage or problem
-        yield _PartEnd(copy.deepcopy(meta), seen, source.position, damage)
+        yield _PartEnd(rows, copy.deepcopy(meta), seen, source.position, damage)
         if block.n == 0:
             return
 
@@ -474,7 +483,10 @@ def _ahead(
         with contextlib.suppress(RuntimeError):  # no thread can be started
             items = ahead = Ahead(decoded, _BLOCKS_AHEAD, "decode")
             stack.callback(ahead.stop)
-    yield from items
+    for item in items:
+        yield item
+        if items is not decoded:
+            source.read_ahead()  # the thread has more to do than its user
 
 
 def _note_damage(end: _PartEnd) -> str:

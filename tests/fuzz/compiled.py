@@ -20,6 +20,7 @@ from as_naive import assert_as_naive
 from guarded import Guarded
 
 from cctoolkit.capture import encapsulation, headers, pcap, pcapng, reader
+from cctoolkit.schema import PACKETS
 
 from .watched import Slot
 
@@ -133,11 +134,12 @@ _Decoding = Any  # a tuple: a frame's arrays, its row, and what the kernel write
 
 
 def _decoding(link_type: int) -> _Decoding:
-    frames = reader._Block(frame_numbers=False)
+    frames = reader._Block()
     frames.link_type[:] = link_type
     arrays = (frames.offset, frames.caplen, frames.wirelen, frames.ts_ns, frames.link_type)
     to_ip = encapsulation.compile_to_ip()
-    return arrays, frames.columns, frames.keys, frames.frame, frames._sacks, frames.counts, to_ip
+    columns = headers.PacketColumns(**reader._allocate(PACKETS, 1))
+    return arrays, columns, frames.keys, np.empty(0, np.uint32), frames._sacks, frames.counts, to_ip
 
 
 @numba.njit
