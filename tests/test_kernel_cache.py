@@ -255,6 +255,7 @@ def test_processes_at_the_same_time_and_damaged_files(package: Path) -> None:
         path.write_bytes(content[: [None, len(content) // 2, 0][number % 3]])
     assert results(start(package))[:2] == (FIRST, set())
     assert results(start(package))[1] == set(FIRST)
+    assert not list(package.glob("__pycache__/*.lock"))
 
 
 OWN = """

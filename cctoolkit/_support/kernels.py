@@ -56,6 +56,7 @@ from .waiting import compiling
 __all__ = ["callback", "inlined", "kernel", "part"]
 
 _config: Any = numba.config
+_OPTIONS = {"nopython": True, "boundscheck": None}
 _CHECK_BYTES = 16
 _LONGEST_WAIT_S = 120.0  # a process that forked while it compiled may leave its lock to its child
 _PAUSE_S = 0.02
@@ -108,9 +109,6 @@ def part(function: Any = None, **options: Any) -> Any:
     if _config.DISABLE_JIT:
         return function
     return Nestable(function, targetoptions=_OPTIONS | options)
-
-
-_OPTIONS = {"nopython": True, "boundscheck": None}
 
 
 #: Decorator of a part that is repeated in its callers instead of called, so that its results stay in registers. It
@@ -201,13 +199,13 @@ class _KernelCache(_Cache):
                 break
         else:
             return
-        began = time.monotonic()
-        while time.monotonic() < began + _LONGEST_WAIT_S and not (folder / str(name)).exists():
-            if try_lock(lock):
-                self._lock = lock
+        until = time.monotonic() + _LONGEST_WAIT_S
+        while not try_lock(lock):
+            if (folder / str(name)).exists() or time.monotonic() > until:
+                lock.close()
                 return
             time.sleep(_PAUSE_S)
-        lock.close()
+        self._lock = lock  # also if one has just been written: whoever locks the file removes it
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
