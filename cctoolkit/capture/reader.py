@@ -319,9 +319,8 @@ class _Rows:
         self._dtypes: dict[str, npt.DTypeLike] = {**PACKETS}
         if frame_numbers:
             self._dtypes["frame"] = "uint32"
-        self._columns: dict[str, np.ndarray] = {}
         self._elsewhere: list[tuple[int, int, dict[str, np.ndarray]]] = []  # begin, end, and their columns
-        self._allocate(_FIRST_ROWS)
+        self._begin_columns(_FIRST_ROWS)
         self._n = self._frames = self._wire_bytes = self._captured_bytes = 0
         self._first_ts_ns, self._last_ts_ns = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._counts = np.zeros(len(COUNTS), np.int64)
@@ -330,7 +329,7 @@ class _Rows:
     def __len__(self) -> int:
         return self._n
 
-    def _allocate(self, rows: int) -> None:
+    def _begin_columns(self, rows: int) -> None:
         self._columns = _allocate(self._dtypes, rows)
         self._packets = PacketColumns(**{name: self._columns[name] for name in PACKETS})
         self._frame = self._columns.get("frame", np.empty(0, np.uint32))
@@ -350,7 +349,7 @@ class _Rows:
             capacity = max(self._n + more, min(capacity, self._limit))
         begin = self._elsewhere[-1][1] if self._elsewhere else 0
         self._elsewhere.append((begin, self._n, self._columns))
-        self._allocate(capacity)
+        self._begin_columns(capacity)
 
     def decode(self, block: _Block, inner: bool, seed: np.uint64) -> None:
         """Append the rows of a block."""

@@ -243,10 +243,9 @@ class ByteSource:
         """Read the next bytes of a plain file for :meth:`more`, which another thread calls; it does not wait for it."""
         if self.compression == "none" and self._ahead is None and self._reading.acquire(blocking=False):
             try:
-                if self._ahead is None:
-                    if len(self._spare) < _ROOM_BYTES + _WINDOW_BYTES:
-                        self._spare = np.empty(_ROOM_BYTES + _WINDOW_BYTES, np.uint8)
-                    self._ahead = self._read(self._spare[_ROOM_BYTES:])
+                if len(self._spare) < _ROOM_BYTES + _WINDOW_BYTES:
+                    self._spare = np.empty(_ROOM_BYTES + _WINDOW_BYTES, np.uint8)
+                self._ahead = self._read(self._spare[_ROOM_BYTES:])
             finally:
                 self._reading.release()
 
