@@ -71,7 +71,7 @@ def test_the_kernels_are_their_naive_twin(seed: int, tunnel: str, timeout_s: flo
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(SEEDS, st.sampled_from(["outer", "inner"]), st.sampled_from([None, 600.0, 1e-3]))
 def test_the_kernels_are_their_naive_twin_at_length(seed: int, tunnel: str, timeout_s: float | None) -> None:
     assert_as_naive(made_file(seed, 100), tunnel, timeout_s)
@@ -1018,7 +1018,7 @@ MORE_LIES = [1, 3, 11, 12, 0x7FFF, 0xFFFF, 0x40000, 0x7FFFFFFF]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("value", mostly_slow([*LIES, *MORE_LIES], LIES))
-@pytest.mark.parametrize("seed", mostly_slow(range(8), [0]))
+@pytest.mark.parametrize("seed", mostly_slow(range(4), [0]))
 def test_a_lie_in_every_word(seed: int, value: int) -> None:
     """Every 32-bit word of a small file replaced; lengths, counts and offsets are among them."""
     data = made_file(seed, 5)
@@ -1135,7 +1135,7 @@ def test_the_guard_catches_a_read_past_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "frames", "files"), [(0, 100, 40), pytest.param(1, 3000, 1000, marks=pytest.mark.slow)]
+    ("seed", "frames", "files"), [(0, 100, 40), pytest.param(1, 1000, 400, marks=pytest.mark.slow)]
 )
 def test_nothing_is_read_outside_the_bytes(seed: int, frames: int, files: int) -> None:
     """Frames and files at the very end (and start) of memory whose neighbouring pages cannot be read."""
@@ -1219,9 +1219,10 @@ def test_memory_is_bounded_by_the_part_and_the_flows_alive(tmp_path: Path, packe
 
 @pytest.mark.parametrize("packets", mostly_slow([1, 3, 50, 10**6], {50, 10**6}))
 @pytest.mark.parametrize("every", [1, 2])
-def test_collected_keys_are_those_of_one_reading(packets: int, every: int) -> None:
+def test_collected_keys_are_those_of_one_reading(packets: int, every: int, tmp_path: Path) -> None:
     """Of IPv4 and IPv6, part by part, also where flows are missing."""
-    path = example_path("mixed", "ingress")
+    path = tmp_path / "some.pcap"
+    cct.filter_capture(example_path("mixed", "ingress"), path, cct.Selection(stop_s=3))
     whole, collected = cct.read_capture(path).keys, AllKeys()
     assert set(whole.ip_version) == {4, 6}
     for part in cct.iter_capture(path, packets):

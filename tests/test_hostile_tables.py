@@ -73,7 +73,7 @@ def test_indices_stay_inside(tmp_path: Path, request: pytest.FixtureRequest) -> 
     kept = os.environ.get("NUMBA_CACHE_DIR") or request.config.cache.mkdir("kernels")
     code = (
         "import sys; from pathlib import Path; from fuzz import tables; from fuzz.watched import Slot\n"
-        "names = list(tables.CASES); tables.fuzz(names, 0, 40 * len(names), Slot(), Path(sys.argv[1]))"
+        "names = list(tables.CASES); tables.fuzz(names, 0, 15 * len(names), Slot(), Path(sys.argv[1]))"
     )
     found = tmp_path / "faults"
     environment = os.environ | {

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from rich.console import Console
 from test_limits import nearer_to_the_receiver, simulated
-from tools import examples
+from tools import examples, mostly_slow
 from typer.testing import CliRunner
 
 import cctoolkit as cct
@@ -93,7 +93,7 @@ def replayed(
 
 @pytest.mark.parametrize("fill", ["backward", "interpolate"])
 @pytest.mark.parametrize("sampling", ["all", "first"])
-@pytest.mark.parametrize("period_ms", [100, *(pytest.param(x, marks=pytest.mark.slow) for x in (7.3, 1700))])
+@pytest.mark.parametrize("period_ms", mostly_slow([100, 20.3, 1700], {100}))
 def test_pieces_make_the_table_of_the_whole(period_ms: float, sampling: str, fill: str) -> None:
     pieces = replayed(period_ms, sampling, fill)
     whole = cct.compute_slots(

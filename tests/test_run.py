@@ -385,7 +385,7 @@ PARQUET = ["flows", "queues", "flow_series", "queue_series", "cca_stats", "aqm_s
 
 
 @pytest.mark.slow
-@settings(max_examples=125, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_run_with_a_damaged_table_loads_or_says_why(saved, tmp_path, data):
     name = data.draw(st.sampled_from(PARQUET))
@@ -402,7 +402,7 @@ def test_a_run_with_a_damaged_table_loads_or_says_why(saved, tmp_path, data):
 
 
 @pytest.mark.slow
-@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_run_with_a_damaged_file_loads_or_says_why(saved, tmp_path, data):
     files = sorted(str(p.relative_to(saved)) for p in saved.rglob("*") if p.is_file())
