@@ -16,6 +16,7 @@ from .logs import (
     logged_differences,
     logged_growth,
     logged_joined_shares,
+    logged_register_phases,
     logged_registers,
     logged_shares,
 )
@@ -144,15 +145,34 @@ def beside_logs(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Da
     dict of DataFrame
         ``logs``: one row per run and phase, with the share and the goodput in the logs (``logged_share``,
         ``logged_mbps``). ``registers``: one row per run, :meth:`.cases.Outcome.registers` and the same from the switch
-        (``logged_drops``, …; NaN where it has none). ``readings``: Table 3 in each reading, one row per run and per log
-        (`source` ``simulator`` or ``logs``).
+        (``logged_drops``, …; NaN where it has none). ``register-phases``: one row per run and phase,
+        :meth:`.cases.Outcome.register_phases` and the same from the switch. ``readings``: Table 3 in each reading, one
+        row per run and per log (`source` ``simulator`` or ``logs``).
     """
-    return {"logs": _phases(found), "registers": _registers(found), "readings": _readings(found)}
+    return {
+        "logs": _phases(found),
+        "registers": _registers(found),
+        "register-phases": _register_phases(found),
+        "readings": _readings(found),
+    }
 
 
 def published(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``published-logs`` and ``published-registers``: as ``logs`` and ``registers`` of :func:`beside_logs`."""
-    return {"published-logs": _phases(found), "published-registers": _registers(found)}
+    """``published-logs``, ``…-registers`` and ``…-register-phases``: as those of :func:`beside_logs`."""
+    return _named("published", found)
+
+
+def clock(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``clock-logs``, ``…-registers`` and ``…-register-phases``: as those of :func:`beside_logs`."""
+    return _named("clock", found)
+
+
+def _named(part: str, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    return {
+        f"{part}-logs": _phases(found),
+        f"{part}-registers": _registers(found),
+        f"{part}-register-phases": _register_phases(found),
+    }
 
 
 def slow_start(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
@@ -210,6 +230,12 @@ def _registers(found: Iterable[Outcome]) -> pd.DataFrame:
     return _beside(registers, logged_registers(), [], how="left")
 
 
+def _register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
+    """Delays in each phase beside the switch's, one row per run and phase."""
+    phases = pd.DataFrame([o.about | row for o in found for row in o.register_phases()])
+    return _beside(phases, logged_register_phases(), ["phase"], how="left")
+
+
 def _beside(
     rows: pd.DataFrame, logs: pd.DataFrame, keys: list[str], how: Literal["inner", "left"]
 ) -> pd.DataFrame:
@@ -254,8 +280,8 @@ def reading_errors(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def register_means(registers: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds: one row per configuration, system and packet size."""
-    keys = ["configuration", "system", "mtu_bytes"]
+    """Means over the seeds: one row per configuration, system and packet size, and phase if there are any."""
+    keys = ["configuration", "system", "mtu_bytes", *({"phase"} & set(registers))]
     return registers.drop(columns="seed").groupby(keys, sort=False).mean().reset_index()
 
 
