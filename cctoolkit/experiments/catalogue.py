@@ -115,7 +115,8 @@ RESULTS = {
     ),
     "l4s": _experiment(
         "l4s", "iRED, PI2 and DualPI2", "--full --seeds 5",
-        "phases", "table3", "drop-delay", "logs", "registers", "readings", "published-logs", "published-registers",
+        "phases", "table3", "drop-delay", "logs", "registers", "register-phases", "readings",
+        *(f"{part}-{table}" for part in ("published", "clock") for table in ("logs", "registers", "register-phases")),
         "slow-start", "growth", "late", "late-registers", "joining", "causes", "identification", "uneven",
     ),
     "l4s-linux": _experiment(
