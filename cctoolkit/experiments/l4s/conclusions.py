@@ -589,6 +589,7 @@ _VARIANTS = (
     ("iRED", "iRED, coupled", "coupling iRED's two queues"),
     ("iRED", "iRED, one queue", "a single queue for iRED"),
     _PUBLISHED_IRED,
+    _PUBLISHED_CODEL,
     ("PI2", "PI2, beta times 16", "a beta 16 times as high for PI2"),
 )
 
