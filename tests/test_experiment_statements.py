@@ -239,7 +239,6 @@ PRINTED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "readings": lambda table: table.assign(whole_run=table.paper),
     "logs": _as_logged,
     "registers": _as_logged,
-    "register-phases": _as_logged,
     # figure 6: the scalable class falls back in phase 1, and is more even afterwards
     "phases": lambda table: table.assign(scalable_share=np.where(table.phase == 1, 0.2, 0.45)),
 }
@@ -277,7 +276,7 @@ PARTS: dict[str, tuple[Callable[[Tables], list[Statement]], str, tuple[str, ...]
     "abc on BMv2": (abc_bmv2.figure_6, "abc-bmv2", ("bmv2",)),
     "l4s table 3": (l4s.main, "l4s", ("table3", "phases", "drop-delay")),
     "l4s shares": (l4s.shares, "l4s", ("logs",)),
-    "l4s registers": (l4s.registers, "l4s", ("registers", "register-phases")),
+    "l4s registers": (l4s.registers, "l4s", ("registers",)),
     "l4s readings": (l4s.readings, "l4s", ("readings",)),
     "l4s causes": (l4s.causes, "l4s", ("causes",)),
     "l4s identification": (l4s.identification, "l4s", ("identification",)),

@@ -40,19 +40,15 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "published-registers": lambda tables: markdown_table(
         registers_beside_switch(tables["published-registers"])
     ),
-    "published-delays": lambda tables: markdown_table(
-        delays_beside_switch(tables["published-register-phases"])
-    ),
     "clock-logs": lambda tables: markdown_table(shares_beside_logs(tables["clock-logs"])),
     "clock-registers": lambda tables: markdown_table(registers_beside_switch(tables["clock-registers"])),
-    "clock-drops": lambda tables: markdown_table(drops_beside_switch(tables["clock-register-phases"])),
-    "clock-delays": lambda tables: markdown_table(delays_beside_switch(tables["clock-register-phases"])),
+    "clock-drops": lambda tables: markdown_table(drops_beside_switch(tables["clock-phases"])),
+    "clock-delays": lambda tables: markdown_table(delays_beside_switch(tables["clock-phases"])),
     "growth": lambda tables: markdown_table(growth_beside_laws(tables["growth"])),
     "slow-start": lambda tables: markdown_table(shares_by_slow_start(tables["slow-start"])),
     "late": lambda tables: markdown_table(shares_by_lateness(tables["late"])),
     "late-registers": lambda tables: markdown_table(registers_by_lateness(tables["late-registers"])),
     "registers": lambda tables: markdown_table(registers_beside_switch(tables["registers"])),
-    "delays": lambda tables: markdown_table(delays_beside_switch(tables["register-phases"])),
     "readings": lambda tables: markdown_table(readings_beside_paper(tables["readings"])),
     "causes": lambda tables: markdown_table(changes(tables["causes"])),
     "kernel": lambda tables: markdown_table(kernel_beside_simulator(tables["kernel"])),

@@ -200,15 +200,16 @@ class Outcome:
         Returns
         -------
         dict
-            ``drops_per_s`` and ``marks_per_s``; quantiles of the delay of the last packet dropped in each second
-            (``drop_p5_ms``, ``drop_p50_ms``, ``drop_p95_ms``).
+            ``drops_per_s`` and ``marks_per_s``; quantiles of the delay of the packets that left (``qdelay_p50_ms``, …)
+            and of the last packet dropped in each second (``drop_p50_ms``, …).
         """
-        last = self._last_drops_ms()
+        last, delays = self._last_drops_ms(), self.delays.sum(axis=(0, 1))
         found = {f"{name}_per_s": count / len(last) for name, count in self.counts.items()}
+        found |= {f"qdelay_p{percent}_ms": _percentile(delays, percent) for percent in REGISTER_PERCENTS}
         return found | drop_percentiles(last, REGISTER_PERCENTS)
 
     def register_phases(self) -> list[dict[str, float]]:
-        """The same by phase, as :func:`.logs.register_phases` of the authors' logs.
+        """Delays and drops by phase, as :func:`.logs.register_phases` of the authors' logs.
 
         Returns
         -------

@@ -6,8 +6,8 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 =============================== ==================================================================================
 ``l4s-ired-pi2.csv``            Prague's share in each phase: :func:`phase_shares` of the goodput
 ``l4s-ired-pi2-table-3.csv``    the paper's Table 3 in three readings: :func:`reading_differences` of the goodput
-``l4s-ired-pi2-registers.csv``  counters and quantiles of drop delays: :func:`register_values` of the registers
-``…-register-phases.csv``       delays in each phase: :func:`register_phases` of the registers' readings
+``l4s-ired-pi2-registers.csv``  counters and quantiles of delays: :func:`register_values` of the registers
+``…-register-phases.csv``       delays and drops in each phase: :func:`register_phases` of the registers' readings
 ``l4s-ired-pi2-growth.csv``     Prague after slow start: :func:`growth` of the goodput
 ``l4s-ired-pi2-joining.csv``    Prague's flows that joined last: :func:`joined_shares` of the goodput
 ``l4s-ired-pi2-marks.csv``      packets marked by iRED, as in ``TF2/iRED/*/mark_*.txt``
@@ -189,22 +189,23 @@ def register_values(registers: pd.DataFrame) -> pd.DataFrame:
     ----------
     registers : DataFrame
         Quantiles of a register's readings, one per second (``register p5 p50 p95 max``, with ``system rate_mbps rtt_ms
-        mtu_bytes``): ``wasted_time``, the delay of the last packet dropped, in ns; ``drops`` is a counter, its reading
-        the maximum.
+        mtu_bytes``): ``qdelay`` and ``wasted_time`` in ns, the latter the delay of the last packet dropped; ``drops``
+        is a counter, its reading the maximum.
 
     Returns
     -------
     DataFrame
-        ``configuration system mtu_bytes``, ``drops``, and in ms ``drop_p5_ms``, ``drop_p50_ms``, ``drop_p95_ms`` (NaN
-        for iRED, whose drops do not wait).
+        ``configuration system mtu_bytes``, ``drops``, and in ms ``qdelay_p5_ms``, …, ``drop_p95_ms`` (NaN for iRED,
+        whose drops do not wait).
     """
     import pandas as pd
 
     part = _settings(registers)
     wide = part.pivot_table(index=_KEYS, columns="register", values=["p5", "p50", "p95", "max"])
     columns = {"drops": wide["max", "drops"]}
-    for percent in REGISTER_PERCENTS:
-        columns[f"drop_p{percent}_ms"] = wide[f"p{percent}", "wasted_time"] / 1e6
+    for name, register in (("qdelay", "qdelay"), ("drop", "wasted_time")):
+        for percent in REGISTER_PERCENTS:
+            columns[f"{name}_p{percent}_ms"] = wide[f"p{percent}", register] / 1e6
     return pd.DataFrame(columns).reset_index()
 
 

@@ -141,8 +141,6 @@ def logs(settings: Settings, tables: Tables) -> list[str]:
         "the last packet dropped in each second; the authors publish none of iRED's, where a dropped packet does not "
         "wait.",
         markdown_table(registers_beside_switch(tables["registers"])),
-        _BY_PHASE,
-        markdown_table(delays_beside_switch(tables["register-phases"])),
         "### Table 3 in three readings",
         "Difference between both kinds in percent of the goodput: first the authors' logs, then the simulator.",
         markdown_table(readings_beside_paper(tables["readings"])),
@@ -173,8 +171,6 @@ def published(settings: Settings, tables: Tables) -> list[str]:
         markdown_table(shares_beside_logs(tables["published-logs"])),
         "The switch's registers; in each pair the first number is the simulator's.",
         markdown_table(registers_beside_switch(tables["published-registers"])),
-        _BY_PHASE,
-        markdown_table(delays_beside_switch(tables["published-register-phases"])),
     ]
 
 
@@ -188,16 +184,11 @@ def clock(settings: Settings, tables: Tables) -> list[str]:
         markdown_table(registers_beside_switch(tables["clock-registers"])),
         "The seconds in which a packet was dropped, in percent, and the median delay of their last one, in the four "
         "phases:",
-        markdown_table(drops_beside_switch(tables["clock-register-phases"])),
-        _BY_PHASE,
-        markdown_table(delays_beside_switch(tables["clock-register-phases"])),
+        markdown_table(drops_beside_switch(tables["clock-phases"])),
+        "The queueing delay of packets that waited, in the four phases: median and 95th percentile. (The switch's "
+        "register also has packets that did not pass the bottleneck.)",
+        markdown_table(delays_beside_switch(tables["clock-phases"])),
     ]
-
-
-_BY_PHASE = (
-    "The queueing delay of packets that waited, in the four phases: median and 95th percentile. (The switch's register "
-    "also has packets that did not pass the bottleneck.)"
-)
 
 
 def delays_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
@@ -318,6 +309,7 @@ def _delay_and_drops(delay_ms: float, drops_per_s: float) -> str:
 #: Columns of the registers: quantity, column, digits.
 _REGISTERS = (
     ("drop delay, ms", "drop_p50_ms", 1),
+    ("queueing delay, 95 %, ms", "qdelay_p95_ms", 1),
     ("drops a second", "drops_per_s", 0),
     ("marks a second", "marks_per_s", 0),
 )

@@ -126,6 +126,7 @@ LOGGED: dict[str, tuple[int, ...]] = {
     "iRED, one queue": (800,),
     "PI2": (1500, 800, 400),
     "PI2, beta times 16": (1500, 800),
+    CODEL: (800,),
 }
 #: The variant that the part "published" holds beside iRED, with packets of this length (MTU).
 AS_PUBLISHED, AS_PUBLISHED_MTU = "iRED, as published", 800
@@ -147,7 +148,7 @@ LATE: dict[str, tuple[str, dict[str, float]]] = {
 #: Lengths of packets (MTU) that they are run with.
 LATE_MTUS = (800, 400)
 #: Everything that stands beside the logs somewhere, in the order of tables.
-BESIDE_LOGS = (*LOGGED, AS_PUBLISHED, CODEL, CODEL_AS_PUBLISHED)
+BESIDE_LOGS = (*LOGGED, AS_PUBLISHED, CODEL_AS_PUBLISHED)
 #: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.
 LOGGED_SEEDS = 2
 

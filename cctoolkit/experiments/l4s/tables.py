@@ -145,33 +145,27 @@ def beside_logs(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Da
     dict of DataFrame
         ``logs``: one row per run and phase, with the share and the goodput in the logs (``logged_share``,
         ``logged_mbps``). ``registers``: one row per run, :meth:`.cases.Outcome.registers` and the same from the switch
-        (``logged_drops``, …; NaN where it has none). ``register-phases``: one row per run and phase,
-        :meth:`.cases.Outcome.register_phases` and the same from the switch. ``readings``: Table 3 in each reading, one
-        row per run and per log (`source` ``simulator`` or ``logs``).
+        (``logged_drops``, …; NaN where it has none). ``readings``: Table 3 in each reading, one row per run and per log
+        (`source` ``simulator`` or ``logs``).
     """
-    return {
-        "logs": _phases(found),
-        "registers": _registers(found),
-        "register-phases": _register_phases(found),
-        "readings": _readings(found),
-    }
+    return {"logs": _phases(found), "registers": _registers(found), "readings": _readings(found)}
 
 
 def published(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``published-logs``, ``…-registers`` and ``…-register-phases``: as those of :func:`beside_logs`."""
-    return _named("published", found)
+    """``published-logs`` and ``published-registers``: as ``logs`` and ``registers`` of :func:`beside_logs`."""
+    return {"published-logs": _phases(found), "published-registers": _registers(found)}
 
 
 def clock(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``clock-logs``, ``…-registers`` and ``…-register-phases``: as those of :func:`beside_logs`."""
-    return _named("clock", found)
+    """``clock-logs`` and ``clock-registers`` as in :func:`beside_logs`; ``clock-phases``.
 
-
-def _named(part: str, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    The last has one row per run and phase: :meth:`.cases.Outcome.register_phases` and the same from the switch.
+    """
+    phases = pd.DataFrame([o.about | row for o in found for row in o.register_phases()])
     return {
-        f"{part}-logs": _phases(found),
-        f"{part}-registers": _registers(found),
-        f"{part}-register-phases": _register_phases(found),
+        "clock-logs": _phases(found),
+        "clock-registers": _registers(found),
+        "clock-phases": _beside(phases, logged_register_phases(), ["phase"], how="left"),
     }
 
 
@@ -228,12 +222,6 @@ def _registers(found: Iterable[Outcome]) -> pd.DataFrame:
     """Registers beside the switch's, one row per run."""
     registers = pd.DataFrame([o.about | o.registers() for o in found])
     return _beside(registers, logged_registers(), [], how="left")
-
-
-def _register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
-    """Delays in each phase beside the switch's, one row per run and phase."""
-    phases = pd.DataFrame([o.about | row for o in found for row in o.register_phases()])
-    return _beside(phases, logged_register_phases(), ["phase"], how="left")
 
 
 def _beside(
