@@ -203,6 +203,25 @@ def wrap(wraps_at_s: int, flows: int, signed: bool):
 # contains a wrap, so the effect is part of the paper's table. One subtraction fixes it: `(now - drop_next)` as a signed
 # number.
 #
+# Does this happen outside of a model? Another group ran P4-CoDel on a Tofino2 for eight minutes at a time (notebook
+# `02_l4s_ired_pi2` is about their paper), and published what the switch's registers showed in each second. The next
+# cell asks of each load of many flows with which period drops come and go. **Predict** what you would see if the clock
+# had nothing to do with it.
+
+# %%
+from cctoolkit.experiments.l4s.logs import logged_register_phases
+from cctoolkit.plot import style
+
+logged = logged_register_phases().query("system == 'P4-CoDel' and phase >= 3")
+periods = style.figure("Strongest period of the drops in the switch's registers, 24 loads")
+periods.add_histogram(x=logged.drop_period_s, xbins={"start": 2, "end": 8, "size": 0.1})
+periods.add_vline(x=2**32 / 1e9, line_dash="dash", annotation_text="the clock wraps")
+periods.update_xaxes(title_text="s", range=[2, 8]).update_yaxes(title_text="loads")
+
+# %% [markdown]
+# So the fault was in their measurements, too. The book's chapter on iRED and PI2 has the simulator's numbers with and
+# without it next to theirs.
+#
 # ## 7. UDP does not listen: figure 7
 #
 # CoDel tells senders to slow down; constant-rate UDP does not react. **Expected from the paper:** the delay rises when

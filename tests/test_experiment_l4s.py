@@ -140,6 +140,51 @@ def test_phases_and_readings_of_logs_by_hand() -> None:
     assert found.whole_run == pytest.approx(0, abs=0.1)
 
 
+def test_delays_in_the_switchs_registers_by_hand() -> None:
+    """Half of the readings are of packets that did not wait; drops stop for the first of every four seconds."""
+    waits = np.tile([330, 5_000_000], 240)
+    waits[360:] *= 4
+    drops = np.tile([0, 20_001_000, 25_000_000, 30_000_000], 120)
+    about = {"system": "P4-CoDel", "rate_mbps": 1000, "rtt_ms": 10, "mtu_bytes": 800}
+    readings = pd.concat(
+        pd.DataFrame({"value": values, "reading": range(480), "register": register, **about})
+        for register, values in (("qdelay", waits), ("wasted_time", drops))
+    )
+    found = logs.register_phases(readings.sample(frac=1, random_state=1))
+    assert found.phase.tolist() == [1, 2, 3, 4] and set(found.configuration) == {"III"}
+    assert found.waited.tolist() == [0.5] * 4 and found.dropping.tolist() == [0.75] * 4
+    assert found.qdelay_p50_ms.tolist() == [5.0, 5.0, 5.0, 20.0]
+    assert found.drop_p50_ms.tolist() == [25.0] * 4
+    assert found.drop_period_s.to_numpy() == pytest.approx(np.full(4, 4.0), abs=0.02)
+    without = logs.register_phases(readings[readings.register == "qdelay"])
+    assert without[["dropping", "drop_p50_ms", "drop_period_s"]].isna().all(axis=None)
+
+
+def test_what_drops_say_about_a_phase() -> None:
+    always, never = np.full(100, 30.0), np.full(100, np.nan)
+    assert np.isnan(cases.drops_in_phase(always)["drop_period_s"])
+    assert cases.drops_in_phase(never)["dropping"] == 0
+    assert np.isnan(cases.drops_in_phase(np.tile([30.0, 20.0], 20))["drop_period_s"])  # less than a minute
+    # with the clock's 4.29 s, read once a second, and with a third of the readings at random
+    rng = np.random.default_rng(1)
+    second = np.arange(120)
+    clock = np.where(second % scenarios.CLOCK_S < 1, 20.0, 24.0)
+    noisy = np.where(rng.random(120) < 1 / 3, rng.choice([20.0, 24.0], 120), clock)
+    assert cases.drops_in_phase(noisy)["drop_period_s"] == pytest.approx(scenarios.CLOCK_S, rel=0.02)
+
+
+def test_p4_codel_as_published_is_the_program_with_the_defect() -> None:
+    case = l4s.Case("I", scenarios.CODEL_AS_PUBLISHED)
+    found = case.scenario().bottleneck.aqm.parameters()
+    assert (found["wrap"], found["signed"], found["from_now"], found["count_first"]) == (
+        True,
+        False,
+        False,
+        False,
+    )
+    assert found["target_ms"] == scenarios.TARGET_MS and found["interval_ms"] == 100
+
+
 def test_logs_stand_beside_the_runs_they_belong_to() -> None:
     settings = l4s.Settings(("IV",), 2.0, 1)
     logged = {(c.system, c.mtu_bytes): c for c in settings.logged()}
@@ -272,9 +317,9 @@ def test_rates_are_what_arrived() -> None:
 
 
 def test_registers_are_read_once_a_second() -> None:
-    """Of the drops, the last in each second counts; delays are those of all packets that left."""
-    delays = np.zeros((2, 30_000), np.int64)
-    delays[0, 99], delays[1, 1999] = 10, 90  # 1 ms, 20 ms
+    """Of the drops, the last in each second counts; in phases, delays of the packets that waited."""
+    delays = np.zeros((4, 2, 30_000), np.int64)
+    delays[0, 0, 0], delays[0, 0, 99], delays[0, 1, 1999] = 300, 10, 90  # none, 1 ms, 20 ms
     o = dataclasses.replace(
         measured("PI2"),
         drop_ms=np.array([5.0, 7.0, 9.0, 30.0]),
@@ -284,10 +329,15 @@ def test_registers_are_read_once_a_second() -> None:
     )
     found = o.registers()
     assert (found["drop_p50_ms"], found["drops_per_s"], found["marks_per_s"]) == (18.5, 4 / 60, 2.0)
-    assert (found["qdelay_p5_ms"], found["qdelay_p50_ms"]) == pytest.approx((1.0, 20.0))
-    assert np.isnan(
-        dataclasses.replace(o, drop_ms=np.array([]), drop_at_s=np.array([])).registers()["drop_p95_ms"]
+    assert (found["qdelay_p5_ms"], found["qdelay_p95_ms"]) == pytest.approx((0.01, 20.0))
+    first, second, *_ = o.register_phases()
+    assert (first["phase"], first["waited"], first["dropping"]) == (1, 0.25, 2 / 15)
+    assert (first["qdelay_p50_ms"], first["qdelay_p95_ms"], first["drop_p50_ms"]) == pytest.approx(
+        (20, 20, 18.5)
     )
+    assert second["dropping"] == 0 and np.isnan([second["waited"], second["drop_p50_ms"]]).all()
+    none = dataclasses.replace(o, drop_ms=np.array([]), drop_at_s=np.array([]))
+    assert np.isnan(none.registers()["drop_p95_ms"])
 
 
 def test_counts_are_those_of_the_run() -> None:
@@ -354,6 +404,53 @@ def test_conclusions_about_the_published_ired_come_out_either_way() -> None:
 
     assert holds(0.49, 21.0, 900.0, 60.0) == [True] * 7
     assert holds(0.80, 30.0, 100.0, 200.0) == [False] * 7
+
+
+def test_conclusions_about_the_clock_come_out_either_way() -> None:
+    """Runs that do as the switch did, and runs that do not; the logs' own statement is about the logs."""
+    switch = logs.logged_register_phases().query("system == 'P4-CoDel' and mtu_bytes == 800")
+    log = switch[switch.configuration.isin(["I", "II"])].drop(columns="system")
+    usual, new = scenarios.CODEL, scenarios.CODEL_AS_PUBLISHED
+
+    def statements(recurs: str, others: float, dropping: float, drops: float) -> dict[str, bool]:
+        """Which system recurs; how far the other quantities are off; and in the published program, the drops."""
+        phases, registers, shares = [], [], []
+        for system in (usual, new):
+            mine = log.assign(
+                drop_period_s=scenarios.CLOCK_S if recurs == system else 3.0,
+                waited=1.0,
+                dropping=log.dropping + (dropping if system == new else 0.2),
+            )
+            mine[["qdelay_p50_ms", "qdelay_p95_ms"]] += others
+            keys = ["configuration", "mtu_bytes", "phase"]
+            logged = log.rename(columns={name: f"logged_{name}" for name in log if name not in keys})
+            phases.append(mine.merge(logged, on=keys).assign(system=system, seed=1))
+            for configuration in ("I", "II"):
+                about = {"configuration": configuration, "mtu_bytes": 800, "seed": 1, "system": system}
+                registers.append(
+                    about | {"drop_p50_ms": 21 + others, "logged_drop_p50_ms": 21.0, "drops_per_s": drops,
+                             "logged_drops_per_s": 50.0, "marks_per_s": 0.0, "logged_marks_per_s": np.nan}
+                )  # fmt: skip
+                shares.append(
+                    about
+                    | {
+                        "phase": 1,
+                        "logged_share": 0.5,
+                        "scalable_share": 0.5 + (others / 20 if system == new else 0.3),
+                    }
+                )
+        registers[0]["drops_per_s"] = registers[1]["drops_per_s"] = 10.0
+        made = {"phases": pd.concat(phases), "registers": pd.DataFrame(registers),
+                "logs": pd.DataFrame(shares)}  # fmt: skip
+        found = conclusions.clock({f"clock-{name}": table for name, table in made.items()})
+        return {s.claim.removeprefix(OURS): s.holds for s in found}
+
+    good, bad = statements(new, 0.5, 0.01, 60.0), statements(usual, 9.0, 0.5, 500.0)
+    assert list(good) == list(bad)
+    always = [c for c in good if c.startswith(("on the switch", "the switch's delay register"))]
+    assert len(always) == 2 and all(good[c] and bad[c] for c in always)  # the switch's alone, or nearly
+    published = [c for c in good if "ublished program" in c or c.startswith(new)]
+    assert len(published) == 9 and all(good[c] and not bad[c] for c in published)
 
 
 def test_growth_of_a_log_by_hand() -> None:

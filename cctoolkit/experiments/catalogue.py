@@ -118,6 +118,10 @@ RESULTS = {
         "phases", "table3", "drop-delay", "logs", "registers", "readings", "published-logs", "published-registers",
         "slow-start", "growth", "late", "late-registers", "joining", "causes", "identification", "uneven",
     ),
+    "l4s-clock": _experiment(
+        "l4s", "P4-CoDel's clock in the registers of the L4S paper's switch", "--full --part clock",
+        "clock-logs", "clock-registers", "clock-phases",
+    ),
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),

@@ -11,7 +11,9 @@ from ..statements import bullets_of
 from . import conclusions
 from .page import (
     changes,
+    delays_beside_switch,
     drop_times,
+    drops_beside_switch,
     growth_beside_laws,
     kernel_beside_simulator,
     readings_beside_paper,
@@ -38,6 +40,10 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "published-registers": lambda tables: markdown_table(
         registers_beside_switch(tables["published-registers"])
     ),
+    "clock-logs": lambda tables: markdown_table(shares_beside_logs(tables["clock-logs"])),
+    "clock-registers": lambda tables: markdown_table(registers_beside_switch(tables["clock-registers"])),
+    "clock-drops": lambda tables: markdown_table(drops_beside_switch(tables["clock-phases"])),
+    "clock-delays": lambda tables: markdown_table(delays_beside_switch(tables["clock-phases"])),
     "growth": lambda tables: markdown_table(growth_beside_laws(tables["growth"])),
     "slow-start": lambda tables: markdown_table(shares_by_slow_start(tables["slow-start"])),
     "late": lambda tables: markdown_table(shares_by_lateness(tables["late"])),
@@ -59,6 +65,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "registers": conclusions.registers,
             "readings": conclusions.readings,
             "published": conclusions.published,
+            "clock": conclusions.clock,
             "slow-start": conclusions.slow_start,
             "late": conclusions.late,
             "causes": conclusions.causes,

@@ -15,6 +15,9 @@ from .scenarios import (
     AS_PUBLISHED_MTU,
     BUFFER_MS,
     CAUSES,
+    CLOCK_MTUS,
+    CODEL,
+    CODEL_AS_PUBLISHED,
     CONFIGURATIONS,
     LATE,
     LATE_MTUS,
@@ -27,6 +30,7 @@ from .scenarios import (
     SLOW_STARTS,
     SPREAD_S,
     SYSTEMS,
+    TARGET_MS,
     UNEVEN,
     system_named,
     through,
@@ -45,6 +49,8 @@ __all__ = ["Case", "Outcome", "Settings"]
 ETHERNET_BYTES = 14
 #: Percentiles of the registers.
 REGISTER_PERCENTS = (5, 50, 95)
+#: The same, in a phase.
+PHASE_PERCENTS = (50, 95)
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,7 @@ class Case:
         for phase in range(len(self.pairs)):
             sim.run((phase + 1) * self.phase_s)
             delays.append(_delays(sim))
+        waited = np.diff(delays, axis=0)
         made, states = sim.result(), _states(sim)
         noted = [min(int(s["noted"]), len(s["drop_ns"])) for s in states]
         drop, gap, at = (
@@ -139,13 +146,13 @@ class Case:
             | {"phase": number + 1, "pairs": "-".join(map(str, self.pairs[number]))}
             | _share(rates, number * self.phase_s, (number + 1) * self.phase_s)
             | _queueing(self, made.queue_series, number)
-            | _quantiles(np.maximum(after - before, 0))
-            for number, (before, after) in enumerate(itertools.pairwise(delays))
+            | _quantiles(waited[number])
+            for number in range(len(self.pairs))
         ]
         counts = {
             "drops": sum(int(s["noted"]) for s in states), "marks": int(made.flows.marked_packets.sum())
         }  # fmt: skip
-        return Outcome(self, rates, rows, drop, gap, at / 1e3, delays[-1], counts)
+        return Outcome(self, rates, rows, drop, gap, at / 1e3, waited, counts)
 
 
 @dataclass
@@ -166,8 +173,8 @@ class Outcome:
         For each drop, the time from the decision until the gap left the queue.
     drop_at_s : array
         When packets were dropped.
-    delays : array, shape (2, bins)
-        How many packets waited how long (:data:`~.queues.BIN_MS` a bin), scalable and classic.
+    delays : array, shape (phases, 2, bins)
+        How many packets waited how long (:data:`~.queues.BIN_MS` a bin) in each phase, scalable and classic.
     counts : dict
         ``drops`` of the queue discipline, ``marks`` that arrived.
     """
@@ -196,18 +203,42 @@ class Outcome:
             ``drops_per_s`` and ``marks_per_s``; quantiles of the delay of the packets that left (``qdelay_p50_ms``, …)
             and of the last packet dropped in each second (``drop_p50_ms``, …).
         """
+        last, delays = self._last_drops_ms(), self.delays.sum(axis=(0, 1))
+        found = {f"{name}_per_s": count / len(last) for name, count in self.counts.items()}
+        found |= {f"qdelay_p{percent}_ms": _percentile(delays, percent) for percent in REGISTER_PERCENTS}
+        return found | drop_percentiles(last, REGISTER_PERCENTS)
+
+    def register_phases(self) -> list[dict[str, float]]:
+        """Delays and drops by phase, as :func:`.logs.register_phases` of the authors' logs.
+
+        Returns
+        -------
+        list of dict
+            Of each phase: ``phase`` (from 1), ``waited`` (share of the packets that waited, at least a bin of the
+            histogram, 0 to 1), quantiles of their delay (``qdelay_p50_ms``, ``qdelay_p95_ms``), and of the last packet
+            dropped in each second as in :func:`drops_in_phase`.
+        """
+        last = self._last_drops_ms().reshape(len(self.case.pairs), -1)
+        rows = []
+        for number, (delays, drops_ms) in enumerate(zip(self.delays.sum(axis=1), last, strict=True)):
+            total, waited = delays.sum(), delays.copy()
+            waited[0] = 0
+            rows.append(
+                {"phase": number + 1, "waited": float(waited.sum() / total) if total else math.nan}
+                | {f"qdelay_p{percent}_ms": _percentile(waited, percent) for percent in PHASE_PERCENTS}
+                | drops_in_phase(drops_ms)
+            )
+        return rows
+
+    def _last_drops_ms(self) -> np.ndarray:
+        """The delay of the last packet dropped in each second of the run, NaN where none was."""
         import numpy as np
 
+        last = np.full(round(len(self.case.pairs) * self.case.phase_s), math.nan)
         order = np.argsort(self.drop_at_s, kind="stable")
-        second = self.drop_at_s[order] // 1
-        last = self.drop_ms[order][np.flatnonzero(np.diff(second, append=np.inf))]
-        case = self.case
-        duration_s = len(case.pairs) * case.phase_s
-        found = {f"{name}_per_s": count / duration_s for name, count in self.counts.items()}
-        for percent in REGISTER_PERCENTS:
-            found[f"qdelay_p{percent}_ms"] = _percentile(self.delays.sum(axis=0), percent)
-            found[f"drop_p{percent}_ms"] = float(np.percentile(last, percent)) if len(last) else math.nan
-        return found
+        seconds = np.minimum(self.drop_at_s[order], len(last) - 1).astype(int)
+        last[seconds] = self.drop_ms[order]  # of equal seconds, the last one stays
+        return last
 
     def differences(self) -> dict[str, float]:
         """The paper's Table 3 in three readings: the difference of both classes in percent of their sum.
@@ -233,6 +264,59 @@ def readings(
         "whole_run": share_difference(classic.mean(), scalable.mean()),
         "each_second": share_difference(classic, scalable),
     }
+
+
+#: A drop whose packet waited this much longer than the target was not the last of a queue that is drained to it.
+_ABOVE_MS = 0.05
+#: Periods that drops are searched for, in s: from two readings of a register.
+_SHORTEST_S, _LONGEST_S = 2.0, 8.0
+#: Seconds that are too few to find a period in.
+_FEW_S = 60
+
+
+def drop_percentiles(last_ms: np.ndarray, percents: Sequence[int]) -> dict[str, float]:
+    """Percentiles of the delay of the last packet dropped in each second, NaN where none was: ``drop_p50_ms``, …"""
+    import numpy as np
+
+    known = last_ms[~np.isnan(last_ms)]
+    return {
+        f"drop_p{percent}_ms": float(np.percentile(known, percent)) if len(known) else math.nan
+        for percent in percents
+    }
+
+
+def drops_in_phase(last_ms: np.ndarray) -> dict[str, float]:
+    """What the delays of the last packets dropped say about a phase.
+
+    Parameters
+    ----------
+    last_ms : array
+        The delay of the last packet dropped in each second, NaN where none was.
+
+    Returns
+    -------
+    dict
+        ``dropping`` (share of the seconds with a drop, 0 to 1), ``drop_p50_ms``, ``drop_p95_ms`` and ``drop_period_s``:
+        with which period, of 2 to 8 s, drops are most often above the target (NaN in less than a minute, or if they
+        always or never are).
+
+    Examples
+    --------
+    >>> every_fifth = np.tile([np.nan, 25.0, 25.0, 25.0, 20.0], 24)
+    >>> {name: round(value, 2) for name, value in drops_in_phase(every_fifth).items()}
+    {'dropping': 0.8, 'drop_p50_ms': 25.0, 'drop_p95_ms': 25.0, 'drop_period_s': 5.0}
+    """
+    import numpy as np
+    from scipy.signal import periodogram
+
+    above = np.nan_to_num(last_ms) > TARGET_MS + _ABOVE_MS
+    period_s = math.nan
+    if len(above) >= _FEW_S and 0 < above.mean() < 1:
+        frequency, power = periodogram(above.astype(float), detrend="linear", nfft=1 << 14)
+        searched = (frequency >= 1 / _LONGEST_S) & (frequency <= 1 / _SHORTEST_S)
+        period_s = float(1 / frequency[searched][power[searched].argmax()])
+    found = {"dropping": float((~np.isnan(last_ms)).mean())} if len(last_ms) else {"dropping": math.nan}
+    return found | drop_percentiles(last_ms, PHASE_PERCENTS) | {"drop_period_s": period_s}
 
 
 def _states(sim: Simulation) -> list[Any]:
@@ -376,6 +460,20 @@ class Settings:
             self.configurations, ["iRED", AS_PUBLISHED], mtu_bytes=AS_PUBLISHED_MTU,
             about={"mtu_bytes": AS_PUBLISHED_MTU},
         )  # fmt: skip
+
+    def clock(self) -> list[Case]:
+        """P4-CoDel, and as its published program, with packet sizes of the authors' logs."""
+        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
+        return [
+            case
+            for mtu_bytes in CLOCK_MTUS
+            for case in fewer.cases(
+                self.configurations,
+                [CODEL, CODEL_AS_PUBLISHED],
+                mtu_bytes=mtu_bytes,
+                about={"mtu_bytes": mtu_bytes},
+            )
+        ]
 
     def slow_starts(self) -> list[Case]:
         """The paper's systems in phase 1, with each of :data:`~.scenarios.SLOW_STARTS` and packets as in the logs."""

@@ -7,6 +7,7 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 ``l4s-ired-pi2.csv``            Prague's share in each phase: :func:`phase_shares` of the goodput
 ``l4s-ired-pi2-table-3.csv``    the paper's Table 3 in three readings: :func:`reading_differences` of the goodput
 ``l4s-ired-pi2-registers.csv``  counters and quantiles of delays: :func:`register_values` of the registers
+``…-register-phases.csv``       delays and drops in each phase: :func:`register_phases` of the registers' readings
 ``l4s-ired-pi2-growth.csv``     Prague after slow start: :func:`growth` of the goodput
 ``l4s-ired-pi2-joining.csv``    Prague's flows that joined last: :func:`joined_shares` of the goodput
 ``l4s-ired-pi2-marks.csv``      packets marked by iRED, as in ``TF2/iRED/*/mark_*.txt``
@@ -17,14 +18,16 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..papers import author_log
-from .cases import REGISTER_PERCENTS
+from .cases import PHASE_PERCENTS, REGISTER_PERCENTS, drops_in_phase
 from .scenarios import CONFIGURATIONS
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 __all__ = [
@@ -34,16 +37,20 @@ __all__ = [
     "logged_growth",
     "logged_joined_shares",
     "logged_recirculation",
+    "logged_register_phases",
     "logged_registers",
     "logged_shares",
     "phase_shares",
     "reading_differences",
+    "register_phases",
+    "register_readings",
     "register_values",
 ]
 
 PHASES, PHASE_S = 4, 120
 #: Packets of 68 bytes carry 16 bytes of payload; the hosts did not fill the link with them.
 MTU_BYTES = (1500, 800, 400)
+_SETTING = ["system", "rate_mbps", "rtt_ms", "mtu_bytes"]
 _KEYS = ["configuration", "system", "mtu_bytes"]
 
 
@@ -202,6 +209,70 @@ def register_values(registers: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).reset_index()
 
 
+def register_readings(dump: str) -> np.ndarray:
+    """The readings in a dump of a register, as in ``TF2/*/*/qdelay_10ms_800MTU.txt``.
+
+    Parameters
+    ----------
+    dump : str
+        One line for each reading with a value for each of the chip's four pipes, ``0x00000000  [0, 0, 20031877, 0]``.
+
+    Returns
+    -------
+    array of int64, shape (readings,)
+        The largest value of each reading: the bottleneck's packets pass one pipe, and the others keep 0.
+
+    Examples
+    --------
+    >>> register_readings("0x00000000  [0, 0, 20031877, 0]\\n\\n0x00000000  [0, 0, 0, 0]").tolist()
+    [20031877, 0]
+    """
+    import numpy as np
+
+    values = [line.split(",") for line in re.findall(r"\[([\d, ]+)\]", dump)]
+    return np.array(values, np.int64).reshape(len(values), -1).max(axis=1, initial=0)
+
+
+#: A packet that waited no longer may not have passed the bottleneck at all, such as an acknowledgement: the switch's
+#: register is written by all of them, mostly with 0.33 µs.
+_WAITED_NS = 10_000
+
+
+def register_phases(readings: pd.DataFrame) -> pd.DataFrame:
+    """What the switch's registers say about the delays in each phase.
+
+    Parameters
+    ----------
+    readings : DataFrame
+        :func:`register_readings`: ``value`` (ns) and ``reading`` (from 0, one a second), with ``register`` (``qdelay``,
+        the delay of the last packet that left, or ``wasted_time``, that of the last packet dropped since the reading
+        before, 0 without one) and ``system rate_mbps rtt_ms mtu_bytes``.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes phase``; ``waited``, the share of the readings of a packet that waited (more
+        than 10 µs), and quantiles of these in ms (``qdelay_p50_ms``, ``qdelay_p95_ms``); of the drops as in
+        :func:`.cases.drops_in_phase`, NaN where nothing was published (iRED, whose drops do not wait).
+    """
+    import numpy as np
+    import pandas as pd
+
+    each = readings.groupby([*_SETTING, "register"]).reading.transform("size")
+    phase = (readings.reading * PHASES // each).rename("phase") + 1
+    rows = []
+    for key, part in _settings(readings.assign(phase=phase)).groupby([*_KEYS, "phase"]):
+        row = dict(zip([*_KEYS, "phase"], key, strict=True))
+        delay = part.value[part.register == "qdelay"]
+        waited = delay[delay > _WAITED_NS] / 1e6
+        row["waited"] = len(waited) / len(delay)
+        for percent in PHASE_PERCENTS:
+            row[f"qdelay_p{percent}_ms"] = np.percentile(waited, percent) if len(waited) else np.nan
+        drops = part.sort_values("reading").query("register == 'wasted_time'").value
+        rows.append(row | drops_in_phase(drops.where(drops > 0).to_numpy() / 1e6))
+    return pd.DataFrame(rows)
+
+
 def logged_shares() -> pd.DataFrame:
     """The result of :func:`phase_shares` for the authors' logs.
 
@@ -252,6 +323,17 @@ def logged_registers() -> pd.DataFrame:
     for name in ("drops", "marks"):
         table[f"{name}_per_s"] = table.pop(name) / (PHASES * PHASE_S)
     return table
+
+
+def logged_register_phases() -> pd.DataFrame:
+    """The result of :func:`register_phases` for the authors' logs.
+
+    Examples
+    --------
+    >>> logged_register_phases().query("system == 'PI2' and configuration == 'III'").qdelay_p50_ms.max()
+    20.523
+    """
+    return author_log("l4s-ired-pi2-register-phases")
 
 
 def logged_recirculation() -> pd.DataFrame:

@@ -11,7 +11,17 @@ from ..seeds import Measured, text_by
 from .cases import Settings
 from .conclusions import FIXED, READING_NAMES, paper_words
 from .logs import logged_recirculation, logged_registers
-from .scenarios import AS_PUBLISHED, BESIDE_LOGS, CONFIGURATIONS, MEANT, PAIRS, SYSTEMS, VARIANTS
+from .scenarios import (
+    AS_PUBLISHED,
+    BESIDE_LOGS,
+    CLOCK_S,
+    CODEL_AS_PUBLISHED,
+    CONFIGURATIONS,
+    MEANT,
+    PAIRS,
+    SYSTEMS,
+    VARIANTS,
+)
 from .tables import by_configuration, scalable_shares, share_errors
 
 Tables = Mapping[str, pd.DataFrame]
@@ -164,6 +174,60 @@ def published(settings: Settings, tables: Tables) -> list[str]:
     ]
 
 
+def clock(settings: Settings, tables: Tables) -> list[str]:
+    """Shares, registers and drops in the phases of P4-CoDel, beside the authors'."""
+    return [
+        f"**{CODEL_AS_PUBLISHED}**: {VARIANTS[CODEL_AS_PUBLISHED].what} every {CLOCK_S:.2f} s. Prague's share of the "
+        "goodput in the four phases, in percent:",
+        markdown_table(shares_beside_logs(tables["clock-logs"])),
+        "The switch's registers; in each pair the first number is the simulator's.",
+        markdown_table(registers_beside_switch(tables["clock-registers"])),
+        "The seconds in which a packet was dropped, in percent, and the median delay of their last one, in the four "
+        "phases:",
+        markdown_table(drops_beside_switch(tables["clock-phases"])),
+        "The queueing delay of packets that waited, in the four phases: median and 95th percentile. (The switch's "
+        "register also has packets that did not pass the bottleneck.)",
+        markdown_table(delays_beside_switch(tables["clock-phases"])),
+    ]
+
+
+def delays_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration, packet size and system: queueing delays in the four phases."""
+    columns = {"median": ("qdelay_p50_ms", 1, 1), "95 %": ("qdelay_p95_ms", 1, 1)}
+    return _phases_beside_switch(phases, {f"{name}, ms": how for name, how in columns.items()})
+
+
+def drops_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration, packet size and system: when packets were dropped in the four phases."""
+    return _phases_beside_switch(
+        phases, {"seconds with drops, %": ("dropping", 100, 0), "drop delay, ms": ("drop_p50_ms", 1, 1)}
+    )
+
+
+def _phases_beside_switch(
+    phases: pd.DataFrame, columns: Mapping[str, tuple[str, float, int]]
+) -> pd.DataFrame:
+    """Means over the seeds in the four phases, simulator and switch; a quantity is a column, a factor, digits."""
+    rows = []
+    for key, part in phases.groupby(["configuration", "mtu_bytes", "system"], sort=False):
+        row: dict[str, object] = dict(zip(("configuration", "MTU", "system"), key, strict=True))
+        mean = part.groupby("phase").mean(numeric_only=True)
+        for quantity, (column, factor, digits) in columns.items():
+            for who, prefix in (("simulator", ""), ("switch", "logged_")):
+                row[f"{quantity}: {who}"] = _in_phases(factor * mean[f"{prefix}{column}"], digits)
+        rows.append(row)
+    return _in_order(pd.DataFrame(rows))
+
+
+def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """By configuration, system and packet size, the longest first."""
+    order = {name: rank for rank, name in enumerate(BESIDE_LOGS)}
+    table = table.sort_values(["configuration", "MTU"], ascending=[True, False], kind="stable")
+    return table.sort_values(
+        ["configuration", "system"], key=lambda x: x.map(order) if x.name == "system" else x, kind="stable"
+    )
+
+
 def slow_start(settings: Settings, tables: Tables) -> list[str]:
     """Prague's growth in the logs beside two laws, and its shares beside the logs."""
     return [
@@ -262,11 +326,7 @@ def registers_beside_switch(registers: pd.DataFrame) -> pd.DataFrame:
             ours = Measured.over(part[column]).text(digits)
             row[quantity] = f"{ours} / " + ("–" if pd.isna(switch) else f"{switch:.{digits}f}")
         rows.append(row)
-    order = {name: rank for rank, name in enumerate(BESIDE_LOGS)}
-    table = pd.DataFrame(rows).sort_values(["configuration", "MTU"], ascending=[True, False], kind="stable")
-    return table.sort_values(
-        ["configuration", "system"], key=lambda x: x.map(order) if x.name == "system" else x, kind="stable"
-    )
+    return _in_order(pd.DataFrame(rows))
 
 
 def readings_beside_paper(readings: pd.DataFrame) -> pd.DataFrame:
@@ -286,7 +346,11 @@ def readings_beside_paper(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def _percents(shares: pd.Series) -> str:
-    return " / ".join(f"{100 * share:.0f}" for share in shares)
+    return _in_phases(100 * shares, 0)
+
+
+def _in_phases(values: pd.Series, digits: int) -> str:
+    return " / ".join("–" if pd.isna(value) else f"{value:.{digits}f}" for value in values)
 
 
 def causes(settings: Settings, tables: Tables) -> list[str]:

@@ -40,6 +40,12 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.published,
         page=page.published,
     ),
+    "clock": Part(
+        scenarios=Settings.clock,
+        tables=tables.clock,
+        statements=conclusions.clock,
+        page=page.clock,
+    ),
     "slow-start": Part(
         scenarios=Settings.slow_starts,
         tables=tables.slow_start,

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CONFIGURATIONS", "JOINING", "LATE",
-           "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT", "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS",
-           "TITLES", "UNEVEN", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
+__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CLOCK_MTUS", "CLOCK_S", "CODEL",
+           "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "JOINING", "LATE", "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT",
+           "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TARGET_MS", "TITLES", "UNEVEN", "VARIANTS",
+           "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
     "table-3": "Cubic and Prague in four phases (table 3, figures 5 to 7)",
     "logs": "Compared with the authors' logs",
     "published": "iRED as its published program means it",
+    "clock": "P4-CoDel and its 32-bit clock",
     "slow-start": "How Prague leaves slow start",
     "late": "A PI2 controller that sees the queue late",
     "causes": "What changes the split: one thing changed at a time",
@@ -45,6 +47,8 @@ JOINING = ((1, 1), (2, 2), (10, 10), (25, 25))
 PAIRS = tuple(
     (sum(c for c, _ in JOINING[:n]), sum(s for _, s in JOINING[:n])) for n in range(1, len(JOINING) + 1)
 )
+#: Every system's target (section 5).
+TARGET_MS = 20.0
 BUFFER_MS = 250
 SPREAD_S = 0.5
 SAMPLE_S = 0.1
@@ -86,6 +90,10 @@ def _gains(factor: float) -> dict[str, float]:
     return {"alpha": factor * ALPHA, "beta": factor * BETA}
 
 
+#: P4-CoDel as in its paper, and as in its published program.
+CODEL, CODEL_AS_PUBLISHED = "P4-CoDel", "P4-CoDel, as published"
+#: How often a clock of 32 bits that counts ns wraps.
+CLOCK_S = 2**32 / 1e9
 #: Further systems, only beside the authors' logs.
 VARIANTS = {
     "iRED, as published": System(
@@ -99,7 +107,12 @@ VARIANTS = {
         options={"beta": 16 * BETA},
     ),
     "PI2, late": System("its controller reads a register that follows the delay slowly", "pi2_late"),
-    "P4-CoDel": System("one queue; it drops scalable packets, too", "codel"),
+    CODEL: System("one queue; it drops scalable packets, too", "codel"),
+    CODEL_AS_PUBLISHED: System(
+        "the published program for Tofino, whose clock of 32 bits wraps",
+        "codel",
+        options={"mtu_bytes": 0, "from_now": False, "count_first": False, "wrap": True, "signed": False},
+    ),
 }
 #: The paper's two.
 PUBLISHED = ("iRED", "PI2")
@@ -113,10 +126,12 @@ LOGGED: dict[str, tuple[int, ...]] = {
     "iRED, one queue": (800,),
     "PI2": (1500, 800, 400),
     "PI2, beta times 16": (1500, 800),
-    "P4-CoDel": (800,),
+    CODEL: (800,),
 }
 #: The variant that the part "published" holds beside iRED, with packets of this length (MTU).
 AS_PUBLISHED, AS_PUBLISHED_MTU = "iRED, as published", 800
+#: Lengths of packets (MTU) that both kinds of P4-CoDel are run with.
+CLOCK_MTUS = (1500, 800)
 #: Ways in which Prague leaves slow start: parameters of :class:`~.variants.RestartingPrague`; none: Prague itself.
 SLOW_STARTS: dict[str, dict[str, float]] = {
     "Prague": {},
@@ -133,7 +148,7 @@ LATE: dict[str, tuple[str, dict[str, float]]] = {
 #: Lengths of packets (MTU) that they are run with.
 LATE_MTUS = (800, 400)
 #: Everything that stands beside the logs somewhere, in the order of tables.
-BESIDE_LOGS = (*LOGGED, AS_PUBLISHED)
+BESIDE_LOGS = (*LOGGED, AS_PUBLISHED, CODEL_AS_PUBLISHED)
 #: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.
 LOGGED_SEEDS = 2
 
@@ -167,12 +182,12 @@ def _aqm(system: System, options: Mapping[str, Any], watched: bool) -> Aqm:
     )
 
     papers: dict[str, dict[str, Any]] = {
-        "ired": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
-        "ired_published": {"min_ms": 20, "max_ms": 40, "weight": 0.5},
-        "pi2": {"target_ms": 20, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
-        "pi2_late": {"target_ms": 20, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
-        "dualpi2": {"target_ms": 20},
-        "codel": {"target_ms": 20},
+        "ired": {"min_ms": TARGET_MS, "max_ms": 40, "weight": 0.5},
+        "ired_published": {"min_ms": TARGET_MS, "max_ms": 40, "weight": 0.5},
+        "pi2": {"target_ms": TARGET_MS, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
+        "pi2_late": {"target_ms": TARGET_MS, "update_ms": UPDATE_MS, "alpha": ALPHA, "beta": BETA},
+        "dualpi2": {"target_ms": TARGET_MS},
+        "codel": {"target_ms": TARGET_MS},
     }
     classes: dict[str, tuple[type[Aqm], type[Aqm]]] = {
         "ired": (IRed, WatchedIRed),

@@ -16,6 +16,7 @@ from .logs import (
     logged_differences,
     logged_growth,
     logged_joined_shares,
+    logged_register_phases,
     logged_registers,
     logged_shares,
 )
@@ -155,6 +156,19 @@ def published(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Data
     return {"published-logs": _phases(found), "published-registers": _registers(found)}
 
 
+def clock(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``clock-logs`` and ``clock-registers`` as in :func:`beside_logs`; ``clock-phases``.
+
+    The last has one row per run and phase: :meth:`.cases.Outcome.register_phases` and the same from the switch.
+    """
+    phases = pd.DataFrame([o.about | row for o in found for row in o.register_phases()])
+    return {
+        "clock-logs": _phases(found),
+        "clock-registers": _registers(found),
+        "clock-phases": _beside(phases, logged_register_phases(), ["phase"], how="left"),
+    }
+
+
 def slow_start(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
     """``slow-start`` (as ``logs``, with a column ``slow_start``) and ``growth`` (:func:`growth_beside_laws`)."""
     return {"slow-start": _phases(found, "slow_start"), "growth": growth_beside_laws()}
@@ -254,8 +268,8 @@ def reading_errors(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def register_means(registers: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds: one row per configuration, system and packet size."""
-    keys = ["configuration", "system", "mtu_bytes"]
+    """Means over the seeds: one row per configuration, system and packet size, and phase if there are any."""
+    keys = ["configuration", "system", "mtu_bytes", *({"phase"} & set(registers))]
     return registers.drop(columns="seed").groupby(keys, sort=False).mean().reset_index()
 
 
