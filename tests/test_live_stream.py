@@ -93,7 +93,7 @@ def replayed(
 
 @pytest.mark.parametrize("fill", ["backward", "interpolate"])
 @pytest.mark.parametrize("sampling", ["all", "first"])
-@pytest.mark.parametrize("period_ms", mostly_slow([100, 20.3, 1700], {100}))
+@pytest.mark.parametrize("period_ms", mostly_slow([100, 7.3, 1700], {100}))
 def test_pieces_make_the_table_of_the_whole(period_ms: float, sampling: str, fill: str) -> None:
     pieces = replayed(period_ms, sampling, fill)
     whole = cct.compute_slots(
