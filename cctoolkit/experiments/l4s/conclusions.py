@@ -293,9 +293,8 @@ def published(tables: Tables) -> list[Statement]:
     for what, column, unit in (
         ("queueing delay (95th percentile)", "qdelay_p95_ms", "ms"), ("marks", "marks_per_s", "a second"),
     ):  # fmt: skip
-        errors = registers_.assign(error=(registers_[column] - registers_[f"logged_{column}"]).abs())
         statements += _nearer(
-            "registers", errors, _PUBLISHED_IRED, f"the {what} nearer to the switch's", unit
+            "registers", _off(registers_, column), _PUBLISHED_IRED, f"the {what} nearer to the switch's", unit
         )
     return statements
 
@@ -485,7 +484,7 @@ def late(tables: Tables) -> list[Statement]:
     errors = share_errors(shares_[shares_.configuration.isin(_WITH_JOINERS)])
     where = "configurations " + ", ".join(dict.fromkeys(errors.configuration))
     mean = register_means(registers_)
-    delays = mean.assign(error=(mean.drop_p50_ms - mean.logged_drop_p50_ms).abs())
+    delays = _off(mean, "drop_p50_ms")
     usual, *changed = dict.fromkeys(mean.system)
     statements = [
         _mostly_near("logs", f"{name}, {where}", part) for name, part in errors.groupby("system", sort=False)
@@ -623,7 +622,7 @@ def registers(tables: Tables) -> list[Statement]:
 
 def _drop_delays(mean: pd.DataFrame) -> list[Statement]:
     known = mean.dropna(subset=["logged_drop_p50_ms"])
-    known = known.assign(error=(known.drop_p50_ms - known.logged_drop_p50_ms).abs())
+    known = _off(known, "drop_p50_ms")
     statements = []
     for system in ("PI2", "PI2, beta times 16", CODEL, CODEL_AS_PUBLISHED):
         part = known[known.system == system]
@@ -653,14 +652,13 @@ def _queue_delays(mean: pd.DataFrame) -> list[Statement]:
     for system in ("iRED", AS_PUBLISHED, "PI2", "PI2, beta times 16", "P4-CoDel"):
         part = mean[mean.system == system].dropna(subset=["logged_qdelay_p95_ms"])
         if len(part):
-            off = (part.qdelay_p95_ms - part.logged_qdelay_p95_ms).abs()
             statements.append(
                 Statement(
                     "registers",
                     f"{OURS}{system}: the 95th percentile of the queueing delay is within {QDELAY_MS:g} ms of the "
                     "switch's in every configuration",
                     _farthest(part, "qdelay_p95_ms"),
-                    bool((off <= QDELAY_MS).all()),
+                    bool((_off(part, "qdelay_p95_ms").error <= QDELAY_MS).all()),
                 )
             )
     return statements
@@ -713,11 +711,11 @@ def _counted(what: str, system: str, part: pd.DataFrame) -> Statement:
 
 def _farthest(part: pd.DataFrame, column: str) -> str:
     """How far ours are from the switch's, and where most."""
-    off = (part[column] - part[f"logged_{column}"]).abs()
-    most = part.assign(off=off).nlargest(1, "off").iloc[0]
+    off = _off(part, column)
+    most = off.nlargest(1, "error").iloc[0]
     phase = f", phase {most.phase:g}" if "phase" in part else ""
     return (
-        f"{off.mean():.1f} ms off on average, most in {most.configuration} with {most.mtu_bytes:g} bytes{phase}: "
+        f"{off.error.mean():.1f} ms off on average, most in {most.configuration} with {most.mtu_bytes:g} bytes{phase}: "
         f"{most[column]:.1f} ms, switch {most[f'logged_{column}']:.1f} ms"
     )
 

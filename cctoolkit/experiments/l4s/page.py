@@ -193,8 +193,9 @@ def clock(settings: Settings, tables: Tables) -> list[str]:
 
 def delays_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration, packet size and system: queueing delays in the four phases."""
-    columns = {"median": ("qdelay_p50_ms", 1, 1), "95 %": ("qdelay_p95_ms", 1, 1)}
-    return _phases_beside_switch(phases, {f"{name}, ms": how for name, how in columns.items()})
+    return _phases_beside_switch(
+        phases, {"median, ms": ("qdelay_p50_ms", 1, 1), "95 %, ms": ("qdelay_p95_ms", 1, 1)}
+    )
 
 
 def drops_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
