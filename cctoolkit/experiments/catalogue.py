@@ -122,6 +122,10 @@ RESULTS = {
         "l4s", "P4-CoDel's clock in the registers of the L4S paper's switch", "--full --part clock",
         "clock-logs", "clock-registers", "clock-phases",
     ),
+    "l4s-delays": _experiment(
+        "l4s", "queueing delays of iRED and PI2 beside the L4S paper's switch, phase by phase",
+        "--full --part delays", "delay-registers", "delay-phases",
+    ),
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),

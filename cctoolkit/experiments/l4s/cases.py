@@ -19,6 +19,7 @@ from .scenarios import (
     CODEL,
     CODEL_AS_PUBLISHED,
     CONFIGURATIONS,
+    DELAYS,
     LATE,
     LATE_MTUS,
     LOGGED,
@@ -472,6 +473,18 @@ class Settings:
                 [CODEL, CODEL_AS_PUBLISHED],
                 mtu_bytes=mtu_bytes,
                 about={"mtu_bytes": mtu_bytes},
+            )
+        ]
+
+    def delays(self) -> list[Case]:
+        """The systems of :data:`~.scenarios.DELAYS` with packet sizes of the authors' registers."""
+        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
+        return [
+            case
+            for system, sizes in DELAYS.items()
+            for mtu_bytes in sizes
+            for case in fewer.cases(
+                self.configurations, [system], mtu_bytes=mtu_bytes, about={"mtu_bytes": mtu_bytes}
             )
         ]
 

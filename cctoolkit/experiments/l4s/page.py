@@ -19,6 +19,7 @@ from .scenarios import (
     CONFIGURATIONS,
     MEANT,
     PAIRS,
+    PI2_IN_UNITS,
     SYSTEMS,
     VARIANTS,
 )
@@ -191,6 +192,15 @@ def clock(settings: Settings, tables: Tables) -> list[str]:
     ]
 
 
+def delays(settings: Settings, tables: Tables) -> list[str]:
+    """Queueing delays of iRED and PI2, beside the switch's."""
+    return [
+        "The queueing delay of packets that waited, in the four phases: median and 95th percentile. "
+        f"**{PI2_IN_UNITS}**: {VARIANTS[PI2_IN_UNITS].what}.",
+        markdown_table(delays_beside_switch(tables["delay-phases"])),
+    ]
+
+
 def delays_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration, packet size and system: queueing delays in the four phases."""
     return _phases_beside_switch(
@@ -310,7 +320,6 @@ def _delay_and_drops(delay_ms: float, drops_per_s: float) -> str:
 #: Columns of the registers: quantity, column, digits.
 _REGISTERS = (
     ("drop delay, ms", "drop_p50_ms", 1),
-    ("queueing delay, 95 %, ms", "qdelay_p95_ms", 1),
     ("drops a second", "drops_per_s", 0),
     ("marks a second", "marks_per_s", 0),
 )

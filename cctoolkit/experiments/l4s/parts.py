@@ -46,6 +46,12 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.clock,
         page=page.clock,
     ),
+    "delays": Part(
+        scenarios=Settings.delays,
+        tables=tables.delays,
+        statements=conclusions.delays,
+        page=page.delays,
+    ),
     "slow-start": Part(
         scenarios=Settings.slow_starts,
         tables=tables.slow_start,

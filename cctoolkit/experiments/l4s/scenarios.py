@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ...scenario import Flow, Scenario
 
 __all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CLOCK_MTUS", "CLOCK_S", "CODEL",
-           "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "JOINING", "LATE", "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT",
-           "PAIRS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TARGET_MS", "TITLES", "UNEVEN", "VARIANTS",
-           "System", "system_named", "through"]  # fmt: skip
+           "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "DELAYS", "JOINING", "LATE", "LATE_MTUS", "LOGGED", "LOGGED_SEEDS",
+           "MEANT", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TARGET_MS", "TITLES",
+           "UNEVEN", "UNIT_TARGET_MS", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
@@ -32,6 +32,7 @@ TITLES = {
     "logs": "Compared with the authors' logs",
     "published": "iRED as its published program means it",
     "clock": "P4-CoDel and its 32-bit clock",
+    "delays": "Queueing delays, phase by phase",
     "slow-start": "How Prague leaves slow start",
     "late": "A PI2 controller that sees the queue late",
     "causes": "What changes the split: one thing changed at a time",
@@ -92,6 +93,8 @@ def _gains(factor: float) -> dict[str, float]:
 
 #: P4-CoDel as in its paper, and as in its published program.
 CODEL, CODEL_AS_PUBLISHED = "P4-CoDel", "P4-CoDel, as published"
+#: PI2 with a target of 20 000 units of 1024 ns, the time that is left of a timestamp in ns without its last ten bits.
+PI2_IN_UNITS, UNIT_TARGET_MS = "PI2, 20.48 ms", 20_000 * 1024 / 1e6
 #: How often a clock of 32 bits that counts ns wraps.
 CLOCK_S = 2**32 / 1e9
 #: Further systems, only beside the authors' logs.
@@ -106,6 +109,7 @@ VARIANTS = {
         "pi2",
         options={"beta": 16 * BETA},
     ),
+    PI2_IN_UNITS: System("a target of 20 000 units of 1024 ns", "pi2", options={"target_ms": UNIT_TARGET_MS}),
     "PI2, late": System("its controller reads a register that follows the delay slowly", "pi2_late"),
     CODEL: System("one queue; it drops scalable packets, too", "codel"),
     CODEL_AS_PUBLISHED: System(
@@ -132,6 +136,14 @@ LOGGED: dict[str, tuple[int, ...]] = {
 AS_PUBLISHED, AS_PUBLISHED_MTU = "iRED, as published", 800
 #: Lengths of packets (MTU) that both kinds of P4-CoDel are run with.
 CLOCK_MTUS = (1500, 800)
+#: Systems whose queueing delays are held against the switch's phase by phase, and the lengths of packets (MTU).
+DELAYS: dict[str, tuple[int, ...]] = {
+    "iRED": (800,),
+    AS_PUBLISHED: (800,),
+    "PI2": (1500, 800),
+    PI2_IN_UNITS: (1500, 800),
+    "PI2, beta times 16": (1500, 800),
+}
 #: Ways in which Prague leaves slow start: parameters of :class:`~.variants.RestartingPrague`; none: Prague itself.
 SLOW_STARTS: dict[str, dict[str, float]] = {
     "Prague": {},
@@ -148,7 +160,7 @@ LATE: dict[str, tuple[str, dict[str, float]]] = {
 #: Lengths of packets (MTU) that they are run with.
 LATE_MTUS = (800, 400)
 #: Everything that stands beside the logs somewhere, in the order of tables.
-BESIDE_LOGS = (*LOGGED, AS_PUBLISHED, CODEL_AS_PUBLISHED)
+BESIDE_LOGS = (*LOGGED, AS_PUBLISHED, PI2_IN_UNITS, CODEL_AS_PUBLISHED)
 #: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.
 LOGGED_SEEDS = 2
 

@@ -161,12 +161,16 @@ def clock(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFram
 
     The last has one row per run and phase: :meth:`.cases.Outcome.register_phases` and the same from the switch.
     """
-    phases = pd.DataFrame([o.about | row for o in found for row in o.register_phases()])
     return {
         "clock-logs": _phases(found),
         "clock-registers": _registers(found),
-        "clock-phases": _beside(phases, logged_register_phases(), ["phase"], how="left"),
+        "clock-phases": _register_phases(found),
     }
+
+
+def delays(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``delay-registers`` and ``delay-phases``: as ``clock-registers`` and ``clock-phases`` of :func:`clock`."""
+    return {"delay-registers": _registers(found), "delay-phases": _register_phases(found)}
 
 
 def slow_start(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
@@ -222,6 +226,12 @@ def _registers(found: Iterable[Outcome]) -> pd.DataFrame:
     """Registers beside the switch's, one row per run."""
     registers = pd.DataFrame([o.about | o.registers() for o in found])
     return _beside(registers, logged_registers(), [], how="left")
+
+
+def _register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
+    """Registers by phase beside the switch's, one row per run and phase."""
+    phases = pd.DataFrame([o.about | row for o in found for row in o.register_phases()])
+    return _beside(phases, logged_register_phases(), ["phase"], how="left")
 
 
 def _beside(
