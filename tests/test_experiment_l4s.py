@@ -387,15 +387,14 @@ def test_conclusions_about_the_published_ired_come_out_either_way() -> None:
     names = {"iRED": 0, scenarios.AS_PUBLISHED: 1}
     keys = {"configuration": "I", "mtu_bytes": 800, "seed": 1}
 
-    def holds(share: float, delay_ms: float, marks: float, drops: float) -> list[bool]:
+    def holds(share: float, marks: float, drops: float) -> list[bool]:
         shares = [
             keys | {"system": s, "phase": 1, "scalable_share": share if new else 0.4, "logged_share": 0.5}
             for s, new in names.items()
         ]
         registers = [
             keys | {
-                "system": s, "qdelay_p95_ms": delay_ms if new else 24.0, "logged_qdelay_p95_ms": 20.0,
-                "marks_per_s": marks if new else 500.0, "logged_marks_per_s": 1000.0, "logged_drop_p50_ms": np.nan,
+                "system": s, "marks_per_s": marks if new else 500.0, "logged_marks_per_s": 1000.0, "logged_drop_p50_ms": np.nan,
                 "drops_per_s": drops if new else 60.0, "logged_drops_per_s": 50.0, "drop_p50_ms": 0.1,
             }
             for s, new in names.items()
@@ -403,8 +402,8 @@ def test_conclusions_about_the_published_ired_come_out_either_way() -> None:
         made = {"published-logs": pd.DataFrame(shares), "published-registers": pd.DataFrame(registers)}
         return [s.holds for s in conclusions.published(made)]
 
-    assert holds(0.49, 21.0, 900.0, 60.0) == [True] * 7
-    assert holds(0.80, 30.0, 100.0, 200.0) == [False] * 7
+    assert holds(0.49, 900.0, 60.0) == [True] * 5
+    assert holds(0.80, 100.0, 200.0) == [False] * 5
 
 
 def test_conclusions_about_the_clock_come_out_either_way() -> None:
@@ -452,6 +451,39 @@ def test_conclusions_about_the_clock_come_out_either_way() -> None:
     assert len(always) == 2 and all(good[c] and bad[c] for c in always)  # the switch's alone, or nearly
     published = [c for c in good if "ublished program" in c or c.startswith(new)]
     assert len(published) == 9 and all(good[c] and not bad[c] for c in published)
+
+
+def test_conclusions_about_delays_come_out_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each system as far from the switch as said: usual ones, and their variants."""
+    switch = logs.logged_register_phases().query("mtu_bytes == 800")
+    keys = ["configuration", "mtu_bytes", "phase"]
+    columns = [*keys, "qdelay_p50_ms", "qdelay_p95_ms"]
+
+    def statements(usual_ms: float, variant_ms: float, drops: float) -> dict[str, bool]:
+        phases, registers = [], []
+        for system in scenarios.DELAYS:
+            logged = switch[switch.system == system.split(",")[0]][columns]
+            mine = logged.assign(system=system, seed=1)
+            mine[columns[3:]] += usual_ms if system in scenarios.PUBLISHED else variant_ms
+            logged = logged.rename(columns={name: f"logged_{name}" for name in columns[3:]})
+            phases.append(mine.merge(logged, on=keys))
+            registers += [
+                {"configuration": c, "mtu_bytes": 800, "seed": 1, "system": system,
+                 "drops_per_s": drops, "logged_drops_per_s": 5.0}
+                for c in ("I", "III")
+            ]  # fmt: skip
+        made = {"delay-phases": pd.concat(phases), "delay-registers": pd.DataFrame(registers)}
+        return {s.claim.removeprefix(OURS): s.holds for s in conclusions.delays(made)}
+
+    near, far = statements(1.5, 0.5, 6.0), statements(6.0, 9.0, 60.0)
+    on_the_switch, *others = near
+    assert on_the_switch.startswith("on the switch, PI2 keeps its queue at 20.48 ms") and near[on_the_switch]
+    assert len(others) == 2 * len(scenarios.DELAYS) + 2 * 3 + 2
+    assert all(near[claim] and not far[claim] for claim in others)
+
+    table = logs.logged_register_phases()
+    monkeypatch.setattr(conclusions, "logged_register_phases", lambda: table.assign(qdelay_p50_ms=20.0))
+    assert not statements(1.5, 0.5, 6.0)[on_the_switch]
 
 
 def test_growth_of_a_log_by_hand() -> None:
