@@ -238,7 +238,25 @@ delay_ms = delay.assign(delay_ms=delay.delay_ns.astype(float) / 1e6).groupby("cc
 delay_ms.describe(percentiles=[0.5, 0.99])[["count", "50%", "99%"]].round(2)
 
 # %% [markdown]
-# ## 7. Which flows does the switch treat as scalable?
+# ## 7. Which iRED was it?
+#
+# The authors published iRED's program, and it differs from the paper. The paper's probability rises along a line from 20
+# to 40 ms of delay, separately for each queue. The program's is a counter for the whole port: one up with each packet
+# that finds more than 20 ms, one down with each mark or drop. **Predict** where each of them holds the queue. The
+# switch's registers had the delay of a packet in each second; the dashed line is their median in each phase.
+
+# %%
+from cctoolkit.experiments.l4s.tables import register_phases
+
+both = measured("iRED", "iRED, as published", mtu_bytes=800, about={"mtu_bytes": 800})
+figures.queue_delays_figure(register_phases(both)).update_yaxes(rangemode="normal")
+
+# %% [markdown]
+# RED's line needs a queue above the threshold to have any probability at all, and the more flows there are, the more it
+# needs. A counter does not: it stands at whatever value keeps the queue at the threshold. So a log of delays can tell
+# two programs apart. The book's chapter on iRED and PI2 has all configurations, and PI2, whose program is not public.
+#
+# ## 8. Which flows does the switch treat as scalable?
 #
 # According to RFC 9331, scalable flows are those with ECT(1). Published switch programs look at a bit of the DSCP, or
 # accept any ECN codepoint. **Predict** what happens to each of these pairs in PI2's queue; the numbers are the second
@@ -263,7 +281,7 @@ shares = l4s.identified_shares(found)
 # An identifier is a promise about behaviour. DCTCP's ECT(0) promises nothing, since a CUBIC sender with ECN sets it as
 # well, and a DSCP often gets rewritten at network borders. With either mistake, one side loses most of its share.
 #
-# ## 8. On MAWI
+# ## 9. On MAWI
 #
 # Is there L4S traffic on a backbone? The ECN field can tell, but only in captured packets: days of the MAWI archive
 # (`cct fetch mawi 2024-02-15`, several gigabytes) or excerpts (`CCTOOLKIT_MAWI=FOLDER`). In synthetic traffic, the bits

@@ -18,6 +18,7 @@ __all__ = [
     "goodput_figure",
     "goodput_figures",
     "logs_figure",
+    "queue_delays_figure",
     "registers_figure",
     "table_3_figure",
 ]
@@ -177,6 +178,47 @@ def registers_figure(registers: pd.DataFrame) -> go.Figure:
     fig.update_layout(height=440)
     fig.update_yaxes(title_text="ms", col=1)
     return fig.update_yaxes(rangemode="tozero")
+
+
+def queue_delays_figure(phases: pd.DataFrame) -> go.Figure:
+    """Median queueing delay of the packets that waited in each phase, and the switch's; means over seeds.
+
+    Parameters
+    ----------
+    phases : DataFrame
+        :func:`.tables.register_phases`. One row of panels for each of the switch's systems and packet sizes,
+        one column per configuration.
+    """
+    phases = phases.assign(logged=phases.system.str.split(",").str[0])
+    names = list(dict.fromkeys(phases.configuration))
+    rows = list(dict.fromkeys(zip(phases.logged, phases.mtu_bytes, strict=True)))
+    systems = list(dict.fromkeys(phases.system))
+    fig = _panels(
+        len(rows), len(names),
+        [f"{system}, {mtu_bytes} bytes, configuration {name}" for system, mtu_bytes in rows for name in names],
+        "Median queueing delay of packets that waited", shared_yaxes=True,
+    )  # fmt: skip
+    shown = set()
+    for row, (logged, mtu_bytes) in enumerate(rows):
+        for col, name in enumerate(names):
+            here = phases[
+                (phases.configuration == name) & (phases.logged == logged) & (phases.mtu_bytes == mtu_bytes)
+            ]
+            lines = [
+                (system, part.groupby("phase").qdelay_p50_ms.mean(), COLOURS[systems.index(system)], "solid")
+                for system, part in here.groupby("system", sort=False)
+            ]
+            lines.append(
+                ("the authors' switch", here.groupby("phase").logged_qdelay_p50_ms.mean(), INK, "dash")
+            )
+            for label, median, colour, dash in lines:
+                fig.add_scatter(
+                    x=median.index, y=median, mode="lines+markers", name=label, legendgroup=label,
+                    showlegend=label not in shown, line={"color": colour, "dash": dash}, row=row + 1, col=col + 1,
+                )  # fmt: skip
+                shown.add(label)
+    fig.update_yaxes(rangemode="tozero").update_yaxes(title_text="ms", col=1)
+    return fig.update_xaxes(dtick=1).update_xaxes(title_text="phase", row=len(rows))
 
 
 def drop_delay_figure(drops: pd.DataFrame) -> go.Figure:

@@ -49,6 +49,7 @@ PARTS: dict[str, Part[Settings]] = {
     "delays": Part(
         scenarios=Settings.delays,
         tables=tables.delays,
+        figures=lambda t: {"delays": figures.queue_delays_figure(t["delay-phases"])},
         statements=conclusions.delays,
         page=page.delays,
     ),

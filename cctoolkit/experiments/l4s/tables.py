@@ -22,7 +22,14 @@ from .logs import (
 )
 from .scenarios import CONFIGURATIONS, JOINING, MEANT, PUBLISHED, SYSTEMS, system_named
 
-__all__ = ["drop_delays", "flow_goodputs", "identified_shares", "paper_differences", "table_3"]
+__all__ = [
+    "drop_delays",
+    "flow_goodputs",
+    "identified_shares",
+    "paper_differences",
+    "register_phases",
+    "table_3",
+]
 
 #: Headers of a TCP packet with timestamps.
 HEADER_BYTES = 52
@@ -159,18 +166,18 @@ def published(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Data
 def clock(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
     """``clock-logs`` and ``clock-registers`` as in :func:`beside_logs`; ``clock-phases``.
 
-    The last has one row per run and phase: :meth:`.cases.Outcome.register_phases` and the same from the switch.
+    The last is :func:`register_phases`.
     """
     return {
         "clock-logs": _phases(found),
         "clock-registers": _registers(found),
-        "clock-phases": _register_phases(found),
+        "clock-phases": register_phases(found),
     }
 
 
 def delays(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
     """``delay-registers`` and ``delay-phases``: as ``clock-registers`` and ``clock-phases`` of :func:`clock`."""
-    return {"delay-registers": _registers(found), "delay-phases": _register_phases(found)}
+    return {"delay-registers": _registers(found), "delay-phases": register_phases(found)}
 
 
 def slow_start(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
@@ -228,8 +235,20 @@ def _registers(found: Iterable[Outcome]) -> pd.DataFrame:
     return _beside(registers, logged_registers(), [], how="left")
 
 
-def _register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
-    """Registers by phase beside the switch's, one row per run and phase."""
+def register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
+    """Registers by phase beside the switch's.
+
+    Parameters
+    ----------
+    found : iterable of Outcome
+        Runs whose :attr:`.cases.Case.about` has ``mtu_bytes``.
+
+    Returns
+    -------
+    DataFrame
+        One row per run and phase: :meth:`.cases.Outcome.register_phases`, and the same from the switch as ``logged_…``
+        (NaN where it has none).
+    """
     phases = pd.DataFrame([o.about | row for o in found for row in o.register_phases()])
     return _beside(phases, logged_register_phases(), ["phase"], how="left")
 
