@@ -18,7 +18,7 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, TestbedUnavailableError
 from cctoolkit.experiments import experiment, l4s
-from cctoolkit.experiments.l4s import cases, conclusions, kernel, logs, page, scenarios, tables
+from cctoolkit.experiments.l4s import cases, conclusions, figures, kernel, logs, page, scenarios, tables
 from cctoolkit.experiments.l4s.queues import PublishedIRed
 from cctoolkit.experiments.papers import paper_numbers
 from cctoolkit.experiments.runners import for_simulator
@@ -394,8 +394,9 @@ def test_conclusions_about_the_published_ired_come_out_either_way() -> None:
         ]
         registers = [
             keys | {
-                "system": s, "marks_per_s": marks if new else 500.0, "logged_marks_per_s": 1000.0, "logged_drop_p50_ms": np.nan,
-                "drops_per_s": drops if new else 60.0, "logged_drops_per_s": 50.0, "drop_p50_ms": 0.1,
+                "system": s, "marks_per_s": marks if new else 500.0, "logged_marks_per_s": 1000.0,
+                "logged_drop_p50_ms": np.nan, "drop_p50_ms": 0.1, "drops_per_s": drops if new else 60.0,
+                "logged_drops_per_s": 50.0,
             }
             for s, new in names.items()
         ]  # fmt: skip
@@ -484,6 +485,29 @@ def test_conclusions_about_delays_come_out_either_way(monkeypatch: pytest.Monkey
     table = logs.logged_register_phases()
     monkeypatch.setattr(conclusions, "logged_register_phases", lambda: table.assign(qdelay_p50_ms=20.0))
     assert not statements(1.5, 0.5, 6.0)[on_the_switch]
+
+
+def test_delays_are_drawn_beside_the_switch() -> None:
+    """A panel for each of the switch's systems, packet sizes and configurations; means over seeds; one legend."""
+    keys = {"configuration": "I", "mtu_bytes": 800}
+    phases = pd.DataFrame(
+        [
+            keys | {"system": system, "seed": seed, "phase": phase, "qdelay_p50_ms": 10.0 * phase + seed,
+                    "logged_qdelay_p50_ms": 19.0}
+            for system in ("iRED", scenarios.AS_PUBLISHED, "PI2")
+            for seed in (1, 2)
+            for phase in (1, 2)
+        ]
+    )  # fmt: skip
+    fig = figures.queue_delays_figure(phases)
+    assert [t.text for t in fig.layout.annotations[:2]] == [
+        f"{s}, 800 bytes, configuration I" for s in ("iRED", "PI2")
+    ]
+    assert [trace.name for trace in fig.data] == [
+        "iRED", scenarios.AS_PUBLISHED, "the authors' switch", "PI2", "the authors' switch",
+    ]  # fmt: skip
+    assert [list(fig.data[i].y) for i in (0, 2)] == [[11.5, 21.5], [19.0, 19.0]]
+    assert [trace.name for trace in fig.data if trace.showlegend] == [trace.name for trace in fig.data[:4]]
 
 
 def test_growth_of_a_log_by_hand() -> None:
