@@ -288,7 +288,7 @@ def test_signals_end_the_loop_cleanly(number: int, tmp_path: Path) -> None:
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     time.sleep(0.2)
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (0, "steps True\n")
     assert len(err.splitlines()) == 1 and err.endswith("stopped\n")
 

@@ -345,7 +345,7 @@ def test_switch_marks_or_drops(bench, given, decision):
         test_input, expected = queue.packet(66 * MS, given["ecn"], options="words" in given)
         answers += bench.exchange([(test_input, sent)])
         assert expected.is_of(answers[-1])
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while expected.notified and not bench.switch.read_register("drop_flag", 8, 1)[0]:
             assert time.monotonic() < deadline
     assert [a.decision for a in answers].count(decision) >= 4

@@ -78,7 +78,7 @@ def connect(server: Server, tmp_path: Path) -> Iterator[Callable[..., JunosRoute
 
 def settled(device: Router, *config: str) -> None:
     """Nobody has the lock, nothing waits in the candidate, nothing for a confirmation."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         with device.state:
             if device.owner is None and not device.unconfirmed:

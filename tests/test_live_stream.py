@@ -438,7 +438,7 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, number: int) -> No
     process.stdout.readline()
     time.sleep(0.5)
     process.send_signal(number)
-    assert process.wait(20) == 0
+    assert process.wait(120) == 0
     process.stdout.close()
     assert len(pd.read_csv(path)) > 100
 

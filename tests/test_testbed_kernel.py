@@ -521,7 +521,7 @@ def test_a_stopped_build_ends_its_compilers(tree: Path, cache: Path, number: int
         with pytest.raises(TestbedUnavailableError, match="another build is in progress"):
             build_kernel(tree, progress=False)
         process.send_signal(number)
-        process.wait(20)
+        process.wait(120)
         for _ in range(200):
             if not sleeping():
                 break

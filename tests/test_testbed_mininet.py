@@ -170,7 +170,7 @@ def test_nothing_stays_when_it_is_stopped(machine: None, tmp_path: Path, number:
         assert any("mininet:R" in text for text in processes(tmp_path))
         time.sleep(0.5)
         process.send_signal(number)
-        process.wait(20)
+        process.wait(120)
         for _ in range(200):
             if not processes(tmp_path):
                 break

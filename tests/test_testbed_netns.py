@@ -245,7 +245,7 @@ def test_nothing_stays_when_it_is_stopped(machine: None, tmp_path: Path, number:
         assert len(namespaces() - before) == 5
         time.sleep(0.5)
         process.send_signal(number)
-        process.wait(20)
+        process.wait(120)
     finally:
         process.kill()
         process.wait()
