@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -443,78 +443,74 @@ class Settings:
             for seed in range(1, self.seeds + 1)
         ]
 
+    def _with_packets(
+        self,
+        mtu_bytes: int,
+        systems: Iterable[str],
+        seeds: int = LOGGED_SEEDS,
+        about: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> list[Case]:
+        """:meth:`cases` on all configurations, with packets of a length and at most this many seeds."""
+        return replace(self, seeds=min(self.seeds, seeds)).cases(
+            self.configurations, systems, mtu_bytes=mtu_bytes, about={"mtu_bytes": mtu_bytes, **(about or {})},
+            **changes,
+        )  # fmt: skip
+
     def logged(self) -> list[Case]:
         """The systems of :data:`~.scenarios.LOGGED` with the packet sizes of the authors' logs."""
-        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
         return [
             case
             for system, sizes in LOGGED.items()
             for mtu_bytes in sizes
-            for case in (self if system in PUBLISHED and mtu_bytes > 400 else fewer).cases(
-                self.configurations, [system], mtu_bytes=mtu_bytes, about={"mtu_bytes": mtu_bytes}
+            for case in self._with_packets(
+                mtu_bytes, [system],
+                self.seeds if system in PUBLISHED and mtu_bytes > 400 else LOGGED_SEEDS,
             )
-        ]
+        ]  # fmt: skip
 
     def published(self) -> list[Case]:
         """iRED, and as its published program means it, with the packet size of the authors' logs."""
-        return replace(self, seeds=min(self.seeds, LOGGED_SEEDS)).cases(
-            self.configurations, ["iRED", AS_PUBLISHED], mtu_bytes=AS_PUBLISHED_MTU,
-            about={"mtu_bytes": AS_PUBLISHED_MTU},
-        )  # fmt: skip
+        return self._with_packets(AS_PUBLISHED_MTU, ["iRED", AS_PUBLISHED])
 
     def clock(self) -> list[Case]:
         """P4-CoDel, and as its published program, with packet sizes of the authors' logs."""
-        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
         return [
             case
             for mtu_bytes in CLOCK_MTUS
-            for case in fewer.cases(
-                self.configurations,
-                [CODEL, CODEL_AS_PUBLISHED],
-                mtu_bytes=mtu_bytes,
-                about={"mtu_bytes": mtu_bytes},
-            )
+            for case in self._with_packets(mtu_bytes, [CODEL, CODEL_AS_PUBLISHED])
         ]
 
     def delays(self) -> list[Case]:
         """The systems of :data:`~.scenarios.DELAYS` with packet sizes of the authors' registers."""
-        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
         return [
             case
             for system, sizes in DELAYS.items()
             for mtu_bytes in sizes
-            for case in fewer.cases(
-                self.configurations, [system], mtu_bytes=mtu_bytes, about={"mtu_bytes": mtu_bytes}
-            )
+            for case in self._with_packets(mtu_bytes, [system])
         ]
 
     def slow_starts(self) -> list[Case]:
         """The paper's systems in phase 1, with each of :data:`~.scenarios.SLOW_STARTS` and packets as in the logs."""
         from .variants import RestartingPrague
 
-        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
         return [
             case
             for name, parameters in SLOW_STARTS.items()
-            for case in fewer.cases(
-                self.configurations, PUBLISHED, mtu_bytes=AS_PUBLISHED_MTU, pairs=PAIRS[:1],
+            for case in self._with_packets(
+                AS_PUBLISHED_MTU, PUBLISHED, about={"slow_start": name}, pairs=PAIRS[:1],
                 scalable={"cca": RestartingPrague(**parameters)} if parameters else {},
-                about={"mtu_bytes": AS_PUBLISHED_MTU, "slow_start": name},
             )
         ]  # fmt: skip
 
     def late(self) -> list[Case]:
         """PI2 in each of :data:`~.scenarios.LATE`, with packets as in the logs."""
-        fewer = replace(self, seeds=min(self.seeds, LOGGED_SEEDS))
         return [
             case
             for name, (system, parameters) in LATE.items()
             for mtu_bytes in LATE_MTUS
-            for case in fewer.cases(
-                self.configurations, [system], mtu_bytes=mtu_bytes, aqm=parameters,
-                about={"mtu_bytes": mtu_bytes, "late": name},
-            )
-        ]  # fmt: skip
+            for case in self._with_packets(mtu_bytes, [system], about={"late": name}, aqm=parameters)
+        ]
 
     def changed(self) -> list[Case]:
         """:data:`~.scenarios.CAUSES` on their configurations, and the paper's phases on all, unless used anyway."""

@@ -344,8 +344,9 @@ def delays(tables: Tables) -> list[Statement]:
                 "registers", _off(part, "qdelay_p50_ms"), variant,
                 f"the median queueing delay of the phases nearer to the switch's {where}", "ms", ["phase"],
             )  # fmt: skip
-    fast = dict(_by_rate(register_means(tables["delay-registers"]))).get("at 1 Gbit/s")
-    if fast is not None:
+    registers_ = register_means(tables["delay-registers"])
+    fast = registers_[_rates_mbps(registers_) == 1000]
+    if len(fast):
         statements += [
             _counted("drops", f"{name}, at 1 Gbit/s", fast[fast.system == name])
             for name in ("PI2", PI2_IN_UNITS)
@@ -353,9 +354,13 @@ def delays(tables: Tables) -> list[Statement]:
     return statements
 
 
+def _rates_mbps(table: pd.DataFrame) -> pd.Series:
+    return table.configuration.map({name: rate_mbps for name, (rate_mbps, _) in CONFIGURATIONS.items()})
+
+
 def _by_rate(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The parts of a table with the same rate, and words for it."""
-    rates = table.configuration.map({name: rate_mbps for name, (rate_mbps, _) in CONFIGURATIONS.items()})
+    rates = _rates_mbps(table)
     words = {rate: f"at {rate:g} Mbit/s" if rate < 1000 else f"at {rate / 1000:g} Gbit/s" for rate in rates}
     return [(words[rate], part) for rate, part in table.groupby(rates, sort=False)]
 

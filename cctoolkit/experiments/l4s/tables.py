@@ -253,6 +253,11 @@ def register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
     return _beside(phases, logged_register_phases(), ["phase"], how="left")
 
 
+def of_the_switch(systems: pd.Series) -> pd.Series:
+    """Which of the switch's systems each one is held against: what a variant's name begins with."""
+    return systems.str.split(",").str[0]
+
+
 def _beside(
     rows: pd.DataFrame, logs: pd.DataFrame, keys: list[str], how: Literal["inner", "left"]
 ) -> pd.DataFrame:
@@ -260,7 +265,7 @@ def _beside(
     same = ["configuration", "mtu_bytes", *keys, "logged_system"]
     logs = logs.rename(columns={"system": "logged_system"})
     logs = logs.rename(columns={name: f"logged_{name}" for name in logs if name not in same})
-    rows = rows.assign(logged_system=rows.system.str.split(",").str[0])
+    rows = rows.assign(logged_system=of_the_switch(rows.system))
     return rows.merge(logs, on=same, how=how).drop(columns="logged_system")
 
 
