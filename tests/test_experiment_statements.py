@@ -14,6 +14,7 @@ from cctoolkit.experiments.abc import conclusions as abc
 from cctoolkit.experiments.books import abc_bmv2
 from cctoolkit.experiments.codel import conclusions as codel
 from cctoolkit.experiments.dragonfly import conclusions as dragonfly
+from cctoolkit.experiments.dragonfly.logs import INPUTS
 from cctoolkit.experiments.kept import KeptTables
 from cctoolkit.experiments.l4s import conclusions as l4s
 from cctoolkit.experiments.rtt_separation import conclusions as rtt
@@ -431,6 +432,10 @@ def test_dragonflys_statements_can_come_out_either_way() -> None:
                     {"classifier": "ours", "split": ["by run", "by flow", "by window"], "f1": [0.7, 0.8, 0.9]}
                 )
             },
+        ),
+        (
+            dragonfly.published,
+            {"published": pd.DataFrame({"inputs": list(INPUTS), "f1": [0.7, 0.8, 0.3]})},
         ),
     ):
         there = {name: table.assign(network="physical network") for name, table in tables.items()}

@@ -38,6 +38,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "EPOCH_BACKGROUNDS",
             "accuracy_by_epoch",
             "background_of",
+            "by_published_inputs",
             "by_split",
             "elsewhere",
             "f1_by_input",

@@ -18,6 +18,7 @@ from ...identify.windows import joined
 from ..code_hash import NOT_SIMULATED
 from ..pieces import Pieces
 from . import tables
+from .logs import INPUTS
 from .scenarios import CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
 from .tables import EPOCH_BACKGROUNDS, INPUT_CHOICES, RUNS, SAMPLED, Work, simulated
 
@@ -174,11 +175,12 @@ def _of_samples(folder: Path, names: Sequence[str], training: Any, classifier: s
 
 
 def splits(work: Work) -> list[Scored]:
-    """A case for each classifier, each value of the setting that varies, and each classifier elsewhere."""
+    """A case for each classifier, choice of inputs, value of the setting that varies, and classifier elsewhere."""
     shared = (work.training, work.longest_ms)
     found: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         (tables.by_split, (work.dataset, *shared, (name,))) for name in ("Dragonfly", "ours")
     ]
+    found += [(tables.by_published_inputs, (work.dataset, *shared, (inputs,))) for inputs in INPUTS]
     if work.setting is not None:
         values = sorted(set(work.dataset.flows[work.setting]))
         found += [

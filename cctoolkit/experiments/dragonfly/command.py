@@ -112,8 +112,8 @@ def run(
     epochs, seeds, per_flow, learning_rate
         As in :class:`~.training.Training`.
     longest : list of str, optional
-        Longest windows by classifier, each as ``"NAME=MS"``: training DeePCCI on windows of a minute takes days on a
-        CPU.
+        Longest windows by classifier, each as ``"NAME=MS"``: training one on windows of a minute takes about an hour on
+        a CPU.
     workers : int, optional
         Processes; all cores by default.
 
@@ -121,9 +121,9 @@ def run(
     -------
     Path
         The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``cloud`` (with the
-        physical network), ``sampling``, ``splits``, ``settings``, ``elsewhere`` (with `other`), ``session``,
-        ``session-answers`` and ``session-learnt`` (with `session`), and ``statements`` as Parquet, figures,
-        ``summary.md``.
+        physical network), ``sampling``, ``splits``, ``published``, ``settings``, ``elsewhere`` (with `other`),
+        ``session``, ``session-answers`` and ``session-learnt`` (with `session`), and ``statements`` as Parquet,
+        figures, ``summary.md``.
 
     Raises
     ------

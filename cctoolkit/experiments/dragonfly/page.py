@@ -71,8 +71,14 @@ def sampling(work: Work, tables: Tables) -> list[str]:
 
 
 def splits(work: Work, tables: Tables) -> list[str]:
-    """F1 by split, on settings left out, on another dataset."""
-    blocks = ["### Runs on both sides of a split", markdown_table(tables["splits"])]
+    """F1 by split, with the published code's inputs, on settings left out, on another dataset."""
+    blocks = [
+        "### Runs on both sides of a split",
+        markdown_table(tables["splits"]),
+        "### What the published code gives to its networks",
+        f"Dragonfly's network, windows of {work.longest_ms:g} ms, split by run.",
+        markdown_table(tables["published"], labels=1),
+    ]
     if "settings" in tables:
         blocks += [
             "### Settings never trained on",

@@ -65,7 +65,7 @@ PARTS: dict[str, Part[Work]] = {
         scenarios=cases.splits,
         tables=tables.splits,
         figures=lambda t: {"splits": figures.splits_figure(t["splits"])},
-        statements=conclusions.splits,
+        statements=conclusions.splits_and_published,
         page=page.splits,
     ),
     SESSION: Part(tables=tables.session, statements=conclusions.session, page=page.session),

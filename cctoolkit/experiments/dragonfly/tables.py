@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ...analysis.slot_rows import consecutive
 from ...errors import ParameterError
 from ...identify import Recording, SlotDataset, Windows
 from ...identify.probabilities import UNKNOWN
-from ...identify.windows import FEATURE_SETS, INPUTS
+from ...identify.windows import FEATURE_SETS, INPUTS, windows_at
 from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
 from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
@@ -28,6 +29,7 @@ __all__ = [
     "Work",
     "accuracy_by_epoch",
     "background_of",
+    "by_published_inputs",
     "by_split",
     "elsewhere",
     "f1_by_input",
@@ -165,10 +167,8 @@ def f1_by_input(
     tables = []
     for name in choices:
         inputs = FEATURE_SETS.get(name, (name,))
-        columns = [INPUTS.index(column) for column in inputs]
-        if seen[columns].all():
-            chosen = dataclasses.replace(windows, X=windows.X[:, :, columns], inputs=inputs)
-            (table,) = training.scores("Dragonfly", chosen)
+        if seen[[INPUTS.index(column) for column in inputs]].all():
+            (table,) = training.scores("Dragonfly", _only(windows, inputs))
             tables.append(table.assign(input=name, window_ms=window_ms))
     return best_first(tables)
 
@@ -327,6 +327,64 @@ def by_split(
             table.insert(2, "split", split)
             tables.append(table)
     return pd.concat(tables, ignore_index=True)
+
+
+def by_published_inputs(
+    dataset: SlotDataset,
+    training: Training,
+    window_ms: float,
+    choices: Sequence[str] = tuple(SESSION_INPUTS),
+) -> pd.DataFrame:
+    """F1 of Dragonfly's network with the paper's inputs and with those of the published code, in runs never trained on.
+
+    Parameters
+    ----------
+    dataset, training, window_ms
+    choices : sequence of str
+        Some of :data:`~.logs.INPUTS`.
+
+    Returns
+    -------
+    DataFrame
+        ``inputs``, ``window_ms`` and the scores.
+    """
+    windows = _as_published(training.cut(dataset, window_ms, CLASSIFIERS["Dragonfly"]), dataset)
+    tables = []
+    for inputs in choices:
+        (table,) = training.scores("Dragonfly", _only(windows, SESSION_INPUTS[inputs]))
+        table.insert(0, "inputs", inputs)
+        table.insert(1, "window_ms", window_ms)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _as_published(windows: Windows, dataset: SlotDataset) -> Windows:
+    """Windows of CBIQ and throughput with the published tables' other columns: what left, times, sequence numbers."""
+    names = ("out_bytes", "in_seq", "out_seq")
+    slots = windows.X.shape[1]
+    others = np.empty((len(windows), slots, len(names)), np.float32)
+    for recording in dataset.recordings(names):
+        mine = (windows.table["run"] == recording.name).to_numpy()
+        if not mine.any():
+            continue
+        arrays = [
+            (
+                flow["flow_id"].iloc[0],
+                flow["slot"].iloc[0],
+                flow[list(names)].to_numpy(np.float32, na_value=np.nan),
+            )
+            for _, flow in consecutive(recording.slots, names).groupby("flow_id", sort=False)
+        ]
+        others[mine] = windows_at(arrays, windows.table[mine], slots)
+    time_s = (windows.table["first_slot"].to_numpy()[:, None] + np.arange(slots)) * windows.slot_ms / 1000
+    values = np.concatenate([windows.X, others, time_s[:, :, None].astype(np.float32)], axis=2)
+    return dataclasses.replace(windows, X=values, inputs=(*windows.inputs, *names, "time_s"))
+
+
+def _only(windows: Windows, inputs: Sequence[str]) -> Windows:
+    """The same windows with some of their inputs."""
+    columns = [windows.inputs.index(name) for name in inputs]
+    return dataclasses.replace(windows, X=windows.X[:, :, columns], inputs=tuple(inputs))
 
 
 def left_out(
@@ -604,11 +662,11 @@ def sampling(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, p
 
 
 def splits(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """``splits``, ``settings`` (if one varies) and ``elsewhere`` (with another dataset)."""
-    tables: dict[str, list[pd.DataFrame]] = {"splits": [], "settings": [], "elsewhere": []}
+    """``splits``, ``published``, ``settings`` (if one varies) and ``elsewhere`` (with another dataset)."""
+    tables: dict[str, list[pd.DataFrame]] = {"splits": [], "published": [], "settings": [], "elsewhere": []}
+    told_by = {"split": "splits", "inputs": "published", "tested": "elsewhere"}
     for table in _all(found):
-        name = "splits" if "split" in table else "elsewhere" if "tested" in table else "settings"
-        tables[name].append(table)
+        tables[next((name for column, name in told_by.items() if column in table), "settings")].append(table)
     return {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items() if parts}
 
 
@@ -681,9 +739,7 @@ def _learnt(windows: Windows, training: Training) -> pd.DataFrame:
     late = windows.table.from_s >= windows.table.from_s.max() * _LEARNT
     tables = []
     for inputs, columns in SESSION_INPUTS.items():
-        chosen = dataclasses.replace(
-            windows, X=windows.X[:, :, [windows.inputs.index(c) for c in columns]], inputs=columns
-        )
+        chosen = _only(windows, columns)
         for split in ("windows at random", "the end of the session"):
 
             def parts(
