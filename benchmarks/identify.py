@@ -19,7 +19,7 @@ TRACES = Path(__file__).parents[1] / "traces"
 NAMES = ("reno", "cubic", "bbr", "cubic-bbr", "mixed")
 WINDOW_MS = 100
 #: A batch of windows of ten seconds.
-STEP_WINDOWS, STEP_SLOTS = 32, 10_000
+STEP_WINDOWS, STEP_MS = 32, 10_000
 
 
 @functools.cache
@@ -33,9 +33,9 @@ def recordings() -> list[Recording]:
     return found
 
 
-def windows(count: int, inputs: tuple[str, ...] | str) -> Windows:
+def windows(count: int, inputs: tuple[str, ...] | str, window_ms: float = WINDOW_MS) -> Windows:
     """Each as many times as it takes."""
-    cut = cut_windows(recordings(), WINDOW_MS, inputs, per_flow=60)
+    cut = cut_windows(recordings(), window_ms, inputs, per_flow=60)
     return cut.take(np.resize(np.random.default_rng(0).permutation(len(cut)), count))
 
 
@@ -72,24 +72,31 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
 
 
 def _steps(repeat: int) -> None:
-    """A step of training with torch's own gradients of convolutions, and with ours."""
+    """A step of training with torch's layers, and with ours."""
     import torch
 
+    from cctoolkit.identify import inputs
     from cctoolkit.identify.convolution import TimeConvolution
+    from cctoolkit.identify.distinct import Distinct
     from cctoolkit.identify.networks import DeepcciNet, DragonflyNet
 
-    for name, network, inputs in (
-        ("Dragonfly", DragonflyNet(STEP_SLOTS, 2), 2),
-        ("DeePCCI", DeepcciNet(STEP_SLOTS), 1),
+    for name, network, prepared, sees in (
+        ("Dragonfly", DragonflyNet, inputs.by_maximum, "cbiq+throughput"),
+        ("DeePCCI", DeepcciNet, inputs.as_counted, "throughput"),
     ):
-        X, y = torch.rand(STEP_WINDOWS, inputs, STEP_SLOTS), torch.arange(STEP_WINDOWS) % 3
+        X = torch.from_numpy(prepared(windows(STEP_WINDOWS, sees, STEP_MS).X))
+        trained, y = network(X.shape[2], X.shape[1]), torch.arange(STEP_WINDOWS) % 3
 
-        def step(network: torch.nn.Module = network, X: torch.Tensor = X, y: torch.Tensor = y) -> None:
-            torch.nn.functional.cross_entropy(network(X)[:, :3], y).backward()
+        def step(trained: torch.nn.Module = trained, X: torch.Tensor = X, y: torch.Tensor = y) -> None:
+            torch.nn.functional.cross_entropy(trained(X)[:, :3], y).backward()
 
-        what = f"a step of {STEP_WINDOWS} windows of {STEP_SLOTS} slots, {name}"
-        with mock.patch.object(TimeConvolution, "forward", torch.nn.Conv2d.forward):
+        what = f"a step of {STEP_WINDOWS} windows of {STEP_MS / 1000:g} s, {name}"
+        with (
+            mock.patch.object(TimeConvolution, "forward", torch.nn.Conv2d.forward),
+            mock.patch.object(DragonflyNet, "LONG", X.shape[2] + 1),
+            mock.patch.object(Distinct, "recur", False),
+        ):
             step()
-            plain = line(f"{what}: torch's gradients", measure(step, repeat), STEP_WINDOWS, "windows")
+            plain = line(f"{what}: torch's layers", measure(step, repeat), STEP_WINDOWS, "windows")
         step()
         line(f"{what}: ours", measure(step, repeat), STEP_WINDOWS, "windows", reference=plain)

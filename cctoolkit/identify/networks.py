@@ -1,7 +1,8 @@
 """The networks as torch modules: windows x inputs x slots in, one score per class out. Needs the extra ``train``.
 
 Convolutions along time run on images one pixel high, channels last: the results of one-dimensional convolutions, but
-trained faster. On a CPU, :class:`~.convolution.TimeConvolution` makes their gradients.
+trained faster. On a CPU, :class:`~.convolution.TimeConvolution` makes their gradients, and training makes use of inputs
+that recur (:mod:`.distinct`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv2d, linear
 
 from ..errors import ParameterError
 from .convolution import TimeConvolution
+from .distinct import Distinct, selected
 from .first_module import first_module
 from .inputs import BIN_CHANNELS, VIEWS
 
@@ -82,18 +84,32 @@ class DragonflyNet(nn.Module):
 
 
 class _Residual(nn.Module):
+    POOL = 4
+
     def __init__(self, channels: int, filters: int) -> None:
         super().__init__()
         self.first = TimeConvolution(channels, filters, 3)
         self.second = TimeConvolution(filters, filters, 3)
         self.past = TimeConvolution(channels, filters, 1)
         self.norms = nn.ModuleList([nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)])
-        self.pool = nn.MaxPool2d((1, 4), ceil_mode=True)  # a remainder of fewer than four keeps a value
+        self.pool = nn.MaxPool2d(
+            (1, self.POOL), ceil_mode=True
+        )  # a remainder of fewer than four keeps a value
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.norms[0](self.first(x)))
         y = self.norms[1](self.second(y)) + self.past(x)
         return self.pool(torch.relu(y))
+
+    def of_distinct(self, x: Distinct) -> Distinct:
+        """The same for distinct slots."""
+        norms: Any = self.norms
+        first, before = x.convolved(self.first)
+        first = first.with_rows(torch.relu(first.normalised(norms[0])))
+        second, middle = first.convolved(self.second)
+        past = linear(x.rows, self.past.weight[:, :, 0, 0], self.past.bias)
+        y = second.normalised(norms[1]) + selected(past, before[middle])
+        return second.with_rows(torch.relu(y)).pooled(self.POOL)
 
 
 class DeepcciNet(nn.Module):
@@ -109,7 +125,8 @@ class DeepcciNet(nn.Module):
     Notes
     -----
     No implementation was published. Two convolutions per residual module, with batch normalisation, and scores from
-    the LSTM's last step are our choices. Pooling rounds up, so that 100 slots still leave one step.
+    the LSTM's last step are our choices. Pooling rounds up, so that 100 slots still leave one step. On a CPU, training
+    goes by distinct slots (:class:`~.distinct.Distinct`) where inputs recur, as numbers of packets do.
     """
 
     FILTERS = 64
@@ -126,9 +143,19 @@ class DeepcciNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores for windows x inputs x slots, with that for pacing last."""
-        steps = self.modules_(_images(x)).squeeze(2).transpose(1, 2)
-        last = self.memory(steps)[0][:, -1]
+        last = self.memory(self._steps(x))[0][:, -1]
         return torch.cat([self.scores(last), self.pacing(last)], dim=1)
+
+    def _steps(self, x: Tensor) -> Tensor:
+        """What the residual modules leave of the slots: windows x steps x filters."""
+        if self.training and x.device.type == "cpu" and x.dtype == torch.float32:
+            slots = Distinct.of(x)
+            if slots.recur:
+                modules: Any = self.modules_
+                for module in modules:
+                    slots = module.of_distinct(slots)
+                return slots.steps()
+        return self.modules_(_images(x)).squeeze(2).transpose(1, 2)
 
 
 class _LearntNorm(nn.BatchNorm2d):
