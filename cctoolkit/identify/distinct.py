@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .._support.kernels import kernel
+from .running_statistics import remember
 
 __all__ = ["Distinct", "selected"]
 
@@ -71,13 +72,7 @@ class Distinct:
         """The rows after batch normalisation; the norm's running mean and variance are updated."""
         n = self.numbers.size
         rows, mean, variance = _Normalised.apply(self.rows, self.counts / n, norm.weight, norm.bias, norm.eps)
-        with torch.no_grad():
-            assert norm.running_mean is not None and norm.running_var is not None
-            assert norm.num_batches_tracked is not None
-            norm.num_batches_tracked += 1
-            share = norm.momentum if norm.momentum is not None else 1 / float(norm.num_batches_tracked)
-            norm.running_mean.lerp_(mean, share)
-            norm.running_var.lerp_(variance * (n / (n - 1)), share)
+        remember(norm, mean, variance, n)
         found: Tensor = rows
         return found
 
@@ -106,10 +101,10 @@ def _distinct_tuples(
     places = -(-slots // step)
     at = np.empty((windows, places), np.int32)
     tuples = np.empty((windows * places, width), np.int32)
-    counts = np.zeros(windows * places, np.float32)
+    counts = np.empty(windows * places, np.int64)
     first_of_hash = np.zeros(1 << int(2 * windows * places).bit_length(), np.int32)
     found = _number_tuples(np.ascontiguousarray(numbers), step, before, at, tuples, counts, first_of_hash)
-    return at, tuples[:found].copy(), torch.from_numpy(counts[:found].copy())
+    return at, tuples[:found].copy(), torch.from_numpy(counts[:found]).float()
 
 
 @kernel

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .._support.kernels import kernel
+from .running_statistics import remember
 
 __all__ = ["first_module"]
 
@@ -162,12 +163,6 @@ def first_module(x: Tensor, convolution: nn.Conv2d, norm: nn.BatchNorm2d, pool: 
         convolution's bias has none, because normalisation removes it.
     """
     pooled, mean, variance = _FirstModule.apply(x, convolution.weight, norm.weight, norm.bias, norm.eps, pool)
-    n = x.shape[0] * x.shape[2]
-    with torch.no_grad():
-        assert convolution.bias is not None and norm.running_mean is not None and norm.running_var is not None
-        assert norm.num_batches_tracked is not None
-        norm.num_batches_tracked += 1
-        share = norm.momentum if norm.momentum is not None else 1 / float(norm.num_batches_tracked)
-        norm.running_mean.lerp_(mean.float() + convolution.bias, share)
-        norm.running_var.lerp_((variance * n / (n - 1)).float(), share)
+    assert convolution.bias is not None
+    remember(norm, mean.float() + convolution.bias.detach(), variance, x.shape[0] * x.shape[2])
     return pooled

@@ -92,9 +92,7 @@ class _Residual(nn.Module):
         self.second = TimeConvolution(filters, filters, 3)
         self.past = TimeConvolution(channels, filters, 1)
         self.norms = nn.ModuleList([nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)])
-        self.pool = nn.MaxPool2d(
-            (1, self.POOL), ceil_mode=True
-        )  # a remainder of fewer than four keeps a value
+        self.pool = nn.MaxPool2d((1, self.POOL), ceil_mode=True)  # a remainder keeps a value
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.norms[0](self.first(x)))
@@ -148,7 +146,8 @@ class DeepcciNet(nn.Module):
 
     def _steps(self, x: Tensor) -> Tensor:
         """What the residual modules leave of the slots: windows x steps x filters."""
-        if self.training and x.device.type == "cpu" and x.dtype == torch.float32:
+        plain = x.device.type == "cpu" and x.dtype == torch.float32 and not x.requires_grad
+        if self.training and plain:
             slots = Distinct.of(x)
             if slots.recur:
                 modules: Any = self.modules_
