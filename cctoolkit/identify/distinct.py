@@ -112,7 +112,30 @@ def _number_tuples(
     numbers: np.ndarray, step: int, before: int, at: np.ndarray, tuples: np.ndarray, counts: np.ndarray,
     first_of_hash: np.ndarray,
 ) -> int:  # fmt: skip
-    """Number the tuples in the order in which they first occur; `first_of_hash` has a number and one, by hash."""
+    """Number the tuples in the order in which they first occur.
+
+    Parameters
+    ----------
+    numbers : int32 array, windows x slots
+    step : int
+        Slots from one place to the next.
+    before : int
+        Slots of a tuple before its place.
+    at : int32 array, windows x places
+        Becomes the tuple at each place.
+    tuples : int32 array, places of all windows x slots of a tuple
+        Becomes the distinct tuples.
+    counts : int64 array, places of all windows
+        Becomes how often each occurs.
+    first_of_hash : int32 array
+        Zeros, at least twice as many as places, a power of two: becomes the number, plus one, of a tuple with this
+        hash.
+
+    Returns
+    -------
+    int
+        How many are distinct.
+    """
     windows, slots = numbers.shape
     width = tuples.shape[1]
     mask = len(first_of_hash) - 1
