@@ -304,10 +304,13 @@ def test_the_list_of_queue_disciplines_is_the_kernels() -> None:
 
 
 class Wire:
-    """As simple as a switch can be: what comes in at one port leaves at the other, but for every n-th full frame."""
+    """As simple as a switch can be: what comes in at one port leaves at the other, but for every n-th full frame.
 
-    def __init__(self, lose_every: int) -> None:
-        self.lose_every, self.lost, self.passed = lose_every, 0, 0
+    Full frames after the first `stall_after` stay inside.
+    """
+
+    def __init__(self, lose_every: int, stall_after: int = sys.maxsize) -> None:
+        self.lose_every, self.stall_after, self.lost, self.passed, self.kept = lose_every, stall_after, 0, 0, 0
 
     @contextlib.contextmanager
     def __call__(self, namespace: str) -> Iterator[dict[str, str]]:
@@ -343,6 +346,9 @@ class Wire:
                     continue
                 if len(frame) > 1000:
                     full += 1
+                    if full > self.stall_after:
+                        self.kept += 1
+                        continue
                     if full % self.lose_every == 0:
                         self.lost += 1
                         continue
@@ -372,6 +378,17 @@ def test_a_switch_in_the_bottlenecks_place(machine: None, tmp_path: Path) -> Non
     assert json.loads((tmp_path / "run" / "provenance.json").read_text())["switch"] == "wire"
     assert run.flows.min_rtt_ms[0] >= 20
     assert not namespaces()
+
+
+@pytest.mark.netns
+@pytest.mark.slow
+def test_what_a_switch_still_holds_is_not_lost(machine: None, tmp_path: Path) -> None:
+    wire = Wire(lose_every=40, stall_after=210)
+    run = run_through(wire, scenario(), tmp_path)
+    queue = run.queues.iloc[0]
+    assert 0 < queue.packets <= wire.kept
+    assert queue.dropped_dequeue == run.flows.dropped_packets.sum() == wire.lost == 5
+    assert queue.arrived_packets == queue.sent_packets + queue.dropped_dequeue + queue.packets
 
 
 @pytest.mark.netns
