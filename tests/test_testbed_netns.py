@@ -310,7 +310,13 @@ class Wire:
     """
 
     def __init__(self, lose_every: int, stall_after: int = sys.maxsize) -> None:
-        self.lose_every, self.stall_after, self.lost, self.passed, self.kept = lose_every, stall_after, 0, 0, 0
+        self.lose_every, self.stall_after, self.lost, self.passed, self.kept = (
+            lose_every,
+            stall_after,
+            0,
+            0,
+            0,
+        )
 
     @contextlib.contextmanager
     def __call__(self, namespace: str) -> Iterator[dict[str, str]]:

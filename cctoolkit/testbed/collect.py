@@ -368,7 +368,7 @@ def _queues(
         )
         if plan.switched:  # it has no counters, so the taps count
             left = departures[departures.queue == queue]
-            # Datagrams of which some are lost cannot be matched, only counted. A segment without a fate is still inside.
+            # Datagrams of which some are lost cannot be matched, but counted. A segment without a fate is still inside.
             datagrams = [i for i, flow in enumerate(plan.scenario.flow_list()) if flow.is_udp]
             unmatched = here.flow_id[here.lost.isna() & here.flow_id.isin(datagrams)]
             lost = int(here.lost.sum()) + len(unmatched) - int(left.flow_id.isin(unmatched.unique()).sum())
