@@ -102,8 +102,8 @@ def _distinct_tuples(
     at = np.empty((windows, places), np.int32)
     tuples = np.empty((windows * places, width), np.int32)
     counts = np.empty(windows * places, np.int64)
-    first_of_hash = np.zeros(1 << int(2 * windows * places).bit_length(), np.int32)
-    found = _number_tuples(np.ascontiguousarray(numbers), step, before, at, tuples, counts, first_of_hash)
+    first_of_hash = np.zeros(1 << (2 * windows * places).bit_length(), np.int32)
+    found = _number_tuples(numbers, step, before, at, tuples, counts, first_of_hash)
     return at, tuples[:found].copy(), torch.from_numpy(counts[:found]).float()
 
 
