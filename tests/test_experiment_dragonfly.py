@@ -12,13 +12,24 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
+from uml_kernel import uml_kernel
 
 import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.experiments import dragonfly, experiment
-from cctoolkit.experiments.dragonfly import conclusions, logs
-from cctoolkit.identify import FEATURE_SETS, INPUTS, Recording, Windows, baselines, bundle, record, settings
+from cctoolkit.experiments.dragonfly import conclusions, logs, scenarios
+from cctoolkit.identify import (
+    FEATURE_SETS,
+    INPUTS,
+    Recording,
+    SlotDataset,
+    Windows,
+    baselines,
+    bundle,
+    record,
+    settings,
+)
 from cctoolkit.identify.windows import joined
 
 torch = pytest.importorskip("torch")
@@ -311,6 +322,10 @@ def test_each_measure_on_a_simulated_dataset(dataset) -> None:
         inputs.f1[paper] == every.set_index("classifier").f1["Dragonfly"]
     )  # the same inputs, split and seed
 
+    places = dragonfly.f1_on_linux(dataset, dataset, training, 100, "Dragonfly")
+    assert places[["trained_on", "tested_on"]].drop_duplicates().shape == (4, 2)
+    assert set(places.f1) == {inputs.f1[paper]}  # the same windows everywhere
+
     again = dataset.where("background == 0")
     there = dragonfly.elsewhere(dataset, again, training, 100, ["Dragonfly"]).set_index("tested")
     assert there.loc["elsewhere", ["windows", "runs"]].tolist() == [
@@ -320,6 +335,23 @@ def test_each_measure_on_a_simulated_dataset(dataset) -> None:
 
     apart = dragonfly.left_out(dataset, training, 100, "background", "Dragonfly")
     assert set(apart.background) <= {0, 15} and apart.f1_trained.between(0, 1).all()
+
+
+def test_no_run_is_trained_on_in_one_place_and_tested_on_in_the_other(
+    dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def scores(self, name, windows, by):
+        seen.append(windows(0))
+        return [pd.DataFrame(), pd.DataFrame({by: scenarios.PLACES, "f1": 0.5})]
+
+    monkeypatch.setattr(dragonfly.Training, "scores", scores)
+    dragonfly.f1_on_linux(dataset, dataset.where("background == 0"), SHORT, 100, "Dragonfly")
+    for (learnt, tested), place in zip(seen, scenarios.PLACES, strict=True):
+        assert set(learnt.table.tested_on) == {place}
+        assert not set(learnt.table.run) & set(tested.table.run)
+        assert set(tested.table.tested_on) == set(scenarios.PLACES)
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------
@@ -616,6 +648,54 @@ def test_the_session_as_a_whole(tmp_path: Path) -> None:
     learnt = pq.read_table(folder / "session-learnt.parquet").to_pandas()
     assert len(learnt) == 2 * len(logs.INPUTS) and learnt.low.le(learnt.f1).all()
     assert not (folder / "data").exists()  # nothing was simulated for it
+
+
+def on_linux(
+    trained_there: float, simulated: float, carried: float, spread: float = 0.01
+) -> list[bool | None]:
+    """Verdicts about DeePCCI by its three scores; Dragonfly scores 0.6 everywhere."""
+    simulator, linux = scenarios.PLACES
+    rows = [
+        {"classifier": name, "window_ms": 1000.0, "trained_on": trained, "tested_on": tested, "f1": f1}
+        for name, scores in (("Dragonfly", (0.6,) * 3), ("DeePCCI", (trained_there, simulated, carried)))
+        for (trained, tested), f1 in zip(
+            ((linux, linux), (simulator, simulator), (simulator, linux)), scores, strict=True
+        )
+    ]
+    table = pd.DataFrame(rows).assign(network="Mininet")
+    table = table.assign(low=table.f1 - spread, high=table.f1 + spread)
+    about = [s for s in conclusions.linux({"linux": table}) if "Dragonfly scores the same" not in s.claim]
+    assert [s.about for s in about] == ["6", "", ""]
+    return [s.holds for s in about]
+
+
+def test_conclusions_about_linux_come_out_either_way() -> None:
+    assert on_linux(0.5, 0.52, 0.48) == [True, True, True]
+    assert on_linux(0.7, 0.9, 0.5) == [False, False, False]
+    assert on_linux(0.7, 0.9, 0.5, spread=0.2) == [None, None, None]
+
+
+@pytest.mark.slow
+@pytest.mark.uml
+def test_the_same_runs_on_real_linux(tmp_path: Path) -> None:
+    uml_kernel()
+    folder = experiment("dragonfly")(
+        tmp_path / "out", testbed=True, only=["linux"], runs=4, seconds=2, epochs=1, seeds=1, windows_ms=[100],
+        longest=[f"{name}=10" for name in dragonfly.CLASSIFIERS if name != "DeePCCI"],
+    )  # fmt: skip
+    table = pq.read_table(folder / "linux.parquet").to_pandas()
+    assert len(table) == 4 and set(table.classifier) == {"DeePCCI"} and (table.runs == 2).all()
+    made = [SlotDataset(path) for path in sorted((folder / "data").iterdir())]
+    assert [dataset.about["on"] for dataset in made] == ["simulator", "uml"]
+    assert made[0].runs == made[1].runs
+
+
+def test_real_linux_needs_the_testbed(tmp_path: Path, dataset) -> None:
+    with pytest.raises(ParameterError, match="only: linux needs --testbed"):
+        experiment("dragonfly")(tmp_path / "x", only=["linux"])
+    with pytest.raises(ParameterError, match="testbed: with --data"):
+        experiment("dragonfly")(tmp_path / "x", data=dataset.path, testbed=True)
+    assert not (tmp_path / "x").exists()
 
 
 def test_no_verdict_without_the_windows_that_decide_it() -> None:

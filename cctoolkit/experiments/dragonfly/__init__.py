@@ -2,7 +2,8 @@
 
 Carmel and Keslassy, "Dragonfly: In-Flight CCA Identification". Data are the paper's Mininet settings (section IV-A) on
 the simulator, or an existing dataset (``cct dataset build``), for instance of real Linux. Test data share no run with
-training data, as they do in the paper; the part ``splits`` shows what that changes.
+training data, as they do in the paper; the part ``splits`` shows what that changes, and the part ``linux`` whether the
+scores are the simulator's own.
 
 Examples
 --------
@@ -44,6 +45,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "f1_by_input",
             "f1_by_sampling",
             "f1_by_window",
+            "f1_on_linux",
             "left_out",
             "recorded_windows",
             "volatility",

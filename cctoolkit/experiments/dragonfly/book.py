@@ -10,7 +10,7 @@ from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
 from ..statements import bullets_of
 from . import conclusions
-from .page import session_answers, session_learnt
+from .page import places, session_answers, session_learnt
 from .scenarios import CLASSIFIERS, NETWORKS, PRINTED_MS, PUBLISHED, WINDOW_FIGURES, network_of
 from .tables import last_epochs
 
@@ -124,6 +124,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "sampling": _by("sampling", "dropped_percent", "dropped, %"),
     "splits": _by("splits", "split", "split"),
     "published": published,
+    "linux": lambda tables: markdown_table(places(tables["linux"]), labels=2),
     "session": lambda tables: markdown_table(tables["session"], digits=3, labels=1),
     "session-answers": lambda tables: markdown_table(session_answers(tables["session-answers"]), labels=5),
     "session-learnt": lambda tables: markdown_table(session_learnt(tables["session-learnt"]), labels=1),
@@ -139,6 +140,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "sampling": conclusions.sampling,
             "splits": conclusions.splits,
             "published": conclusions.published,
+            "linux": conclusions.linux,
             "session": conclusions.session,
         }.items()
     },

@@ -22,7 +22,7 @@ from .logs import INPUTS
 from .scenarios import CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
 from .tables import EPOCH_BACKGROUNDS, INPUT_CHOICES, RUNS, SAMPLED, Work, simulated
 
-__all__ = ["CODE", "Scored", "epochs", "inputs", "sampling", "splits", "windows"]
+__all__ = ["CODE", "Scored", "epochs", "inputs", "linux", "sampling", "splits", "windows"]
 
 #: The code that decides a case's tables.
 CODE = ("cctoolkit.experiments.dragonfly.tables", "cctoolkit.experiments.dragonfly.training")
@@ -119,13 +119,17 @@ def windows(work: Work) -> list[Scored]:
     """Figures 6, 7, 8, 10 and 11: a case for each length and classifier, the longest first: they take longest."""
     by = () if work.setting is None else (work.setting,)
     shared = (work.dataset, work.training, min(work.windows_ms), by, work.cloud)
-    found = [
-        (*shared, ms, name)
+    return _cases(work, [(_of_length, (*shared, ms, name)) for ms, name in _lengths(work)])
+
+
+def _lengths(work: Work) -> list[tuple[float, str]]:
+    """Window lengths and classifiers, the longest first."""
+    return [
+        (ms, name)
         for ms in sorted(work.windows_ms, reverse=True)
         for name in CLASSIFIERS
         if ms <= (work.longest or {}).get(name, ms)
     ]
-    return _cases(work, [(_of_length, arguments) for arguments in found])
 
 
 def _of_length(
@@ -139,6 +143,12 @@ def _of_length(
         if window_ms == shortest_ms:
             raise
         return ()
+
+
+def linux(work: Work) -> list[Scored]:
+    """A case for each length and classifier, on the same runs in the simulator and on real Linux."""
+    shared = (work.dataset, work.linux, work.training)
+    return _cases(work, [(tables.f1_on_linux, (*shared, ms, name)) for ms, name in _lengths(work)])
 
 
 def sampling(work: Work) -> list[Scored]:

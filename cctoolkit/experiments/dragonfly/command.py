@@ -12,8 +12,17 @@ from ..._support.options import WorkersOption
 from ..._support.ranges import LEAST_MS
 from ...errors import ParameterError
 from ..folder import Folder
-from ..options import OutputOption
-from .scenarios import CLASSIFIERS, FULL_WINDOWS_MS, PAPER_S, SESSION, TITLES, TRAINED_NETWORKS, WINDOWS_MS
+from ..options import OutputOption, TestbedOption
+from .scenarios import (
+    CLASSIFIERS,
+    FULL_WINDOWS_MS,
+    LINUX,
+    PAPER_S,
+    SESSION,
+    TITLES,
+    TRAINED_NETWORKS,
+    WINDOWS_MS,
+)
 
 __all__ = ["run"]
 
@@ -41,6 +50,7 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="The session that the authors published, as one CSV (session)."),
     ] = None,
+    testbed: TestbedOption = False,
     only: Annotated[
         list[str] | None, typer.Option(help=f"Run only this part (repeatable): {', '.join(TITLES)}.")
     ] = None,
@@ -101,8 +111,11 @@ def run(
         Datasets to train and test on, and only to test on.
     session : Path, optional
         The authors' session (:func:`.logs.read_session`).
+    testbed : bool
+        Also make the same runs on real Linux, in virtual time (``linux``): 500 of 11 s take more than an hour of one
+        core.
     only : list of str, optional
-        Some of :data:`~.scenarios.TITLES`; all by default, the last only with `session`.
+        Some of :data:`~.scenarios.TITLES`; all by default, the last two only with `testbed` and `session`.
     full : bool
         The paper's scale.
     runs, seconds : int and float, optional
@@ -122,15 +135,18 @@ def run(
     Path
         The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``cloud`` (with the
         physical network), ``sampling``, ``splits``, ``published``, ``settings``, ``elsewhere`` (with `other`),
-        ``session``, ``session-answers`` and ``session-learnt`` (with `session`), and ``statements`` as Parquet,
-        figures, ``summary.md``.
+        ``linux`` (with `testbed`), ``session``, ``session-answers`` and ``session-learnt`` (with `session`), and
+        ``statements`` as Parquet, figures, ``summary.md``.
 
     Raises
     ------
     ParameterError
-        An option is out of range or unknown, or ``"session"`` without `session`.
+        An option is out of range or unknown, ``"session"`` without `session`, ``"linux"`` without `testbed`, or
+        `testbed` with `data`.
     SchemaError
         `data` or `other` is not a dataset, `session` no such table.
+    TestbedUnavailableError
+        With `testbed`: this machine has no kernel to run.
     """
     from ...identify import SlotDataset
     from ...identify.windows import window_slots
@@ -145,6 +161,16 @@ def run(
         if only and SESSION in only:
             raise ParameterError("only: session needs --session FILE")
         chosen = [name for name in chosen if name != SESSION]
+    if testbed:
+        from ...testbed.kernel import find_kernel
+
+        if data is not None:
+            raise ParameterError("testbed: with --data, there are no scenarios that Linux could run")
+        find_kernel()
+    else:
+        if only and LINUX in only:
+            raise ParameterError("only: linux needs --testbed")
+        chosen = [name for name in chosen if name != LINUX]
     if network is not None and network not in TRAINED_NETWORKS:
         raise ParameterError(f"network: {network!r} is neither 'mininet' nor 'physical'")
     if network is not None and data is not None:
@@ -178,6 +204,7 @@ def run(
     options |= {} if network is None else {"network": network}
     options |= {} if session is None else {"session": session.name}
     options |= {"longest": limits} if limits else {}
+    options |= {"testbed": True} if testbed else {}
     options |= {name: getattr(training, name) for name in ("epochs", "seeds", "per_flow", "learning_rate")}
     folder = Folder(output, "dragonfly", options)
 

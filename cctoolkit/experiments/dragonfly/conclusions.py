@@ -11,7 +11,16 @@ from .. import statements as shared
 from ..papers import paper_numbers
 from ..statements import OURS, Range, Statement, above, every, rising, statements_table
 from .logs import INPUTS
-from .scenarios import CLASSIFIERS, OTHER_DATA, PRINTED_MS, WINDOW_FIGURES, is_of, network_of
+from .scenarios import (
+    CLASSIFIERS,
+    OTHER_DATA,
+    PRINTED_MS,
+    REAL_LINUX,
+    SIMULATOR,
+    WINDOW_FIGURES,
+    is_of,
+    network_of,
+)
 from .tables import EPOCH_BACKGROUNDS, last_epochs
 
 __all__ = ["statements"]
@@ -29,7 +38,7 @@ def statements(tables: Tables) -> pd.DataFrame:
     ----------
     tables : mapping of str to DataFrame
         Any of ``volatility``, ``inputs``, ``epochs``, ``windows``, ``background``, ``cloud``, ``sampling``, ``splits``,
-        ``published``, and the session's.
+        ``published``, ``linux``, and the session's.
 
     Returns
     -------
@@ -38,7 +47,8 @@ def statements(tables: Tables) -> pd.DataFrame:
     """
     parts = {
         "volatility": cbiq, "inputs": inputs, "epochs": epochs, "windows": windows, "background": background,
-        "cloud": cloud, "sampling": sampling, "splits": splits, "published": published, "session-answers": session,
+        "cloud": cloud, "sampling": sampling, "splits": splits, "published": published, "linux": linux,
+        "session-answers": session,
     }  # fmt: skip
     return statements_table(s for name, part in parts.items() if name in tables for s in part(tables))
 
@@ -215,7 +225,7 @@ def windows(tables: Tables) -> list[Statement]:
     return results
 
 
-def _ahead(table: pd.DataFrame) -> list[Statement]:
+def _ahead(table: pd.DataFrame, where: str = "") -> list[Statement]:
     """Whether Dragonfly is ahead of DeePCCI, and ours of Dragonfly, with every window length."""
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
     ranges = _ranges(table.set_index(["classifier", "window_ms"]))
@@ -230,7 +240,7 @@ def _ahead(table: pd.DataFrame) -> list[Statement]:
             ahead = (curves[better] - curves[worse]).dropna()
             if ahead.empty:
                 continue
-            claim = f"{prefix}{better} scores higher than {worse} with every window length"
+            claim = f"{prefix}{where}{better} scores higher than {worse} with every window length"
             higher = every(above(ranges[better, ms], ranges[worse, ms]) for ms in ahead.index)
             results.append(Statement(about, claim, _list(dict(ahead.items()), sign=True), higher))
     return results
@@ -354,6 +364,41 @@ def published(tables: Tables) -> list[Statement]:
 def splits_and_published(tables: Tables) -> list[Statement]:
     """What leaks, and what the published inputs add."""
     return splits(tables) + (published(tables) if "published" in tables else [])
+
+
+def linux(tables: Tables) -> list[Statement]:
+    """Whether the simulator's scores are those of real Linux, and Figure 6 or 7 on real Linux."""
+    table = tables["linux"]
+    results = _ahead(
+        table[(table.trained_on == REAL_LINUX) & (table.tested_on == REAL_LINUX)], "on real Linux, "
+    )
+    for name in dict.fromkeys(table.classifier):
+        mine = table[table.classifier == name]
+        results += [
+            _the_same(f"{name} scores the same in the simulator and on real Linux", mine, SIMULATOR),
+            _the_same(
+                f"on real Linux, {name} scores the same whether it was trained there or in the simulator",
+                mine,
+                REAL_LINUX,
+            ),
+        ]
+    return results
+
+
+def _the_same(claim: str, table: pd.DataFrame, tested_on: str) -> Statement:
+    """Whether a classifier trained in the simulator scores there, or on Linux, as one trained and tested on Linux."""
+    other, real = (
+        table[(table.trained_on == trained) & (table.tested_on == tested)].set_index("window_ms")
+        for trained, tested in ((SIMULATOR, tested_on), (REAL_LINUX, REAL_LINUX))
+    )
+    more = other["f1"] - real["f1"]
+    apart = [above(one, two) is not None for one, two in zip(_ranges(other), _ranges(real), strict=True)]
+    same = [
+        True if abs(difference) <= NEAR + 1e-9 else False if certain else None
+        for difference, certain in zip(more, apart, strict=True)
+    ]
+    says = _list(dict(more.items()), sign=True)
+    return Statement("", f"{OURS}{claim} (within {NEAR:g})", says, every(same))
 
 
 def session(tables: Tables) -> list[Statement]:

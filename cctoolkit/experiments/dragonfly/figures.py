@@ -10,13 +10,14 @@ import plotly.graph_objects as go
 from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
-from .scenarios import OTHER_DATA, PRINTED_MS, WINDOW_FIGURES, is_of, network_of
+from .scenarios import OTHER_DATA, PLACES, PRINTED_MS, WINDOW_FIGURES, is_of, network_of
 
 __all__ = [
     "cbiq_figure",
     "ccas_figure",
     "epochs_figure",
     "inputs_figure",
+    "linux_figure",
     "sampling_figure",
     "settings_figure",
     "splits_figure",
@@ -189,6 +190,28 @@ def sampling_figure(table: pd.DataFrame) -> go.Figure:
         figure("F1 against packets dropped at random (Figure 9)", height=420), table, "dropped_percent"
     )
     return fig.update_xaxes(title_text="not observed, %", range=[-3, 102])
+
+
+def linux_figure(table: pd.DataFrame) -> go.Figure:
+    """F1 against the window, by where a classifier was trained (lines) and tested (panels)."""
+    titles = [f"tested: {place}" for place in PLACES]
+    fig = panels(
+        1, 2, titles, "F1 by where runs were made", 440, _TOP, shared_yaxes=True, horizontal_spacing=0.04
+    )
+    for column, tested in enumerate(PLACES, 1):
+        for name in [n for n in _ORDER if n in set(table.classifier)]:
+            for trained, dash in zip(PLACES, ("dot", "solid"), strict=True):
+                part = table[
+                    (table.classifier == name) & (table.tested_on == tested) & (table.trained_on == trained)
+                ].sort_values("window_ms")
+                fig.add_scatter(
+                    x=part.window_ms, y=part.f1, name=f"{name}, trained: {trained}", legendgroup=name + trained,
+                    showlegend=column == 1, mode="lines+markers", line={"color": _COLOUR[name], "dash": dash},
+                    error_y=_interval(part), row=1, col=column,
+                )  # fmt: skip
+    fig.update_xaxes(title_text="window, ms", type="log", dtick=1)
+    fig.update_yaxes(range=[0, 1.03])
+    return fig.update_yaxes(title_text="F1 (macro)", row=1, col=1)
 
 
 def splits_figure(table: pd.DataFrame) -> go.Figure:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from .scenarios import FULL_WINDOWS_MS
+from .scenarios import FULL_WINDOWS_MS, PLACES
 from .tables import Work, last_epochs
 
 Tables = Mapping[str, pd.DataFrame]
@@ -95,6 +95,28 @@ def splits(work: Work, tables: Tables) -> list[str]:
             markdown_table(tables["elsewhere"]),
         ]
     return blocks
+
+
+def linux(work: Work, tables: Tables) -> list[str]:
+    """F1 by where runs were trained on and tested on."""
+    return [
+        "The same scenarios in the simulator and on real Linux, by where networks were trained → tested. A run that is "
+        "tested on is not trained on in either place.",
+        markdown_table(places(tables["linux"]), labels=2),
+    ]
+
+
+def places(table: pd.DataFrame) -> pd.DataFrame:
+    """F1 with its interval by window and classifier, and by where it was trained and tested."""
+    cells = table.assign(
+        cell=[f"{r.f1:.2f} ({r.low:.2f} to {r.high:.2f})" for r in table.itertuples(index=False)],
+        places=[f"{r.trained_on} → {r.tested_on}" for r in table.itertuples(index=False)],
+    )
+    wide = cells.pivot_table(
+        index=["window_ms", "classifier"], columns="places", values="cell", aggfunc="first", sort=False
+    )
+    order = [f"{trained} → {tested}" for trained in PLACES for tested in PLACES]
+    return wide[order].reset_index().rename(columns={"window_ms": "window, ms"}).rename_axis(columns=None)
 
 
 def session(work: Work, tables: Tables) -> list[str]:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from ..part import Part
 from . import cases, conclusions, figures, page, tables
-from .scenarios import SESSION
+from .scenarios import LINUX, SESSION
 from .tables import Work
 
 __all__ = ["PARTS"]
@@ -67,6 +67,13 @@ PARTS: dict[str, Part[Work]] = {
         figures=lambda t: {"splits": figures.splits_figure(t["splits"])},
         statements=conclusions.splits_and_published,
         page=page.splits,
+    ),
+    LINUX: Part(
+        scenarios=cases.linux,
+        tables=tables.linux,
+        figures=lambda t: {"linux": figures.linux_figure(t["linux"])},
+        statements=conclusions.linux,
+        page=page.linux,
     ),
     SESSION: Part(tables=tables.session, statements=conclusions.session, page=page.session),
 }

@@ -15,11 +15,15 @@ __all__ = [
     "CLASSIFIERS",
     "DROPPED_PERCENT",
     "FULL_WINDOWS_MS",
+    "LINUX",
     "NETWORKS",
     "OTHER_DATA",
+    "PLACES",
     "PRINTED_MS",
     "PUBLISHED",
+    "REAL_LINUX",
     "SESSION",
+    "SIMULATOR",
     "TITLES",
     "TRAINED_NETWORKS",
     "WINDOWS_MS",
@@ -38,8 +42,11 @@ CLASSIFIERS = {
 }
 #: The paper's classifiers.
 PUBLISHED = ("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI")
-#: The part that needs the authors' data.
+#: The part that needs the authors' data, and the part that needs real Linux.
 SESSION = "session"
+LINUX = "linux"
+#: What tables call the places where runs come from.
+PLACES = SIMULATOR, REAL_LINUX = "simulator", "real Linux"
 #: The paper's networks, and what tables call them.
 NETWORKS = {"mininet": "Mininet", "physical": "physical network", "cloud": "cloud"}
 #: The networks that classifiers are trained on.
@@ -58,6 +65,7 @@ TITLES = {
     "windows": "Figures 6, 7, 8, 10, 11: F1 against window, background flows, congestion control",
     "sampling": "Figure 9: F1 against packets dropped at random",
     "splits": "Splits: runs on both sides, and settings never trained on",
+    LINUX: "The same runs in the simulator and on real Linux",
     SESSION: "The authors' published session",
 }
 #: Figure 9's percentages of packets that are not observed.

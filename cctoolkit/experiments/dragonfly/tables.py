@@ -17,11 +17,11 @@ from ...analysis.slot_rows import consecutive
 from ...errors import ParameterError
 from ...identify import Recording, SlotDataset, Windows
 from ...identify.probabilities import UNKNOWN
-from ...identify.windows import FEATURE_SETS, INPUTS, windows_at
+from ...identify.windows import FEATURE_SETS, INPUTS, joined, windows_at
 from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
 from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
-from .scenarios import CLASSIFIERS, NETWORKS, OTHER_DATA, jobs
+from .scenarios import CLASSIFIERS, NETWORKS, OTHER_DATA, PLACES, jobs
 from .training import Training
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "f1_by_input",
     "f1_by_sampling",
     "f1_by_window",
+    "f1_on_linux",
     "last_epochs",
     "left_out",
     "recorded_windows",
@@ -48,8 +49,9 @@ EPOCH_BACKGROUNDS: dict[str, tuple[Flow, ...]] = {
     "TCP Vegas": (Flow("vegas", rtt_ms=70, count=10),),
 }
 
-#: The code that decides what a simulated run's slots and windows are.
+#: The code that decides what a simulated run's slots and windows are, and what a run's slots are on real Linux.
 RUNS = ("cctoolkit.identify.dataset", "cctoolkit.identify.windows", "cctoolkit.sim.simulation")
+_LINUX_RUNS = ("cctoolkit.identify.dataset", "cctoolkit.testbed.uml")
 
 #: Figure 2's choices: each input alone, and the paper's two.
 INPUT_CHOICES = (*INPUTS, CLASSIFIERS["Dragonfly"])
@@ -381,6 +383,45 @@ def _as_published(windows: Windows, dataset: SlotDataset) -> Windows:
     return dataclasses.replace(windows, X=values, inputs=(*windows.inputs, *names, "time_s"))
 
 
+def f1_on_linux(
+    dataset: SlotDataset, linux: SlotDataset, training: Training, window_ms: float, classifier: str
+) -> pd.DataFrame:
+    """F1 of a classifier trained in the simulator and on real Linux, tested on other runs in both places.
+
+    Parameters
+    ----------
+    dataset, linux : SlotDataset
+        The same runs, by name, in both places. A run is trained on, or tested on, in both.
+    training, window_ms
+    classifier : str
+        One of :data:`~.scenarios.CLASSIFIERS`.
+
+    Returns
+    -------
+    DataFrame
+        ``classifier``, ``window_ms``, ``trained_on``, ``tested_on`` (``"simulator"`` or ``"real Linux"``) and the
+        scores.
+    """
+    both = []
+    for place, recordings in zip(PLACES, (dataset, linux), strict=True):
+        windows = training.cut(recordings, window_ms, CLASSIFIERS[classifier])
+        both.append(dataclasses.replace(windows, table=windows.table.assign(tested_on=place)))
+    windows = joined(both)
+    tables = []
+    for place in PLACES:
+
+        def parts(seed: int, place: str = place) -> tuple[Windows, Windows]:
+            learnt, tested = windows.split(0.3, seed)
+            return learnt.of(tested_on=place), tested
+
+        _, table = training.scores(classifier, parts, "tested_on")
+        table.insert(0, "classifier", classifier)
+        table.insert(1, "window_ms", window_ms)
+        table.insert(2, "trained_on", place)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
 def _only(windows: Windows, inputs: Sequence[str]) -> Windows:
     """The same windows with some of their inputs."""
     columns = [windows.inputs.index(name) for name in inputs]
@@ -547,6 +588,12 @@ class Work:
         runs = min(self.runs, CLOUD_RUNS)
         return simulated(self.folder, "cloud", runs, self.seconds, self.workers, network="cloud")
 
+    @cached_property
+    def linux(self) -> SlotDataset:
+        """The runs of :attr:`dataset` on real Linux."""
+        network = self.simulated_network
+        return on_linux(self.folder, network, self.runs, self.seconds, self.workers, network=network)
+
     @property
     def simulated_network(self) -> str:
         """The network of the parts that make their own runs."""
@@ -592,18 +639,34 @@ def simulated(
     folder: Path, name: str, runs: int, seconds: float, workers: int | None, **settings: Any
 ) -> SlotDataset:
     """A dataset of simulated runs (:func:`~.scenarios.jobs`), kept in a folder."""
+    code = code_hash(RUNS, without=NOT_SIMULATED)[:8]
+    wanted = list(jobs(runs, seconds, **settings))
+    return _built(wanted, folder / "data" / f"{name}-{seconds:g}s-{code}", workers)
+
+
+def on_linux(
+    folder: Path, name: str, runs: int, seconds: float, workers: int | None, **settings: Any
+) -> SlotDataset:
+    """The same runs on real Linux, in virtual time; the kernel is part of the folder's name."""
+    from ...testbed.kernel import find_kernel
+
+    code = f"{code_hash(_LINUX_RUNS)[:8]}-{find_kernel().sha256[:8]}"
+    wanted = list(jobs(runs, seconds, **settings))
+    return _built(wanted, folder / "data" / f"{name}-linux-{seconds:g}s-{code}", workers, on="uml")
+
+
+def _built(
+    wanted: Sequence[tuple[dict[str, Any], Scenario]],
+    folder: Path,
+    workers: int | None,
+    on: str = "simulator",
+) -> SlotDataset:
     import sys
 
     from ...identify import build_dataset
 
-    code = code_hash(RUNS, without=NOT_SIMULATED)[:8]
-    wanted = list(jobs(runs, seconds, **settings))
     return build_dataset(
-        wanted,
-        folder / "data" / f"{name}-{seconds:g}s-{code}",
-        background=0,
-        workers=workers,
-        progress=sys.stderr.isatty(),
+        wanted, folder, on=on, background=0, workers=workers, progress=sys.stderr.isatty()
     ).where([scenario.name for _, scenario in wanted])
 
 
@@ -668,6 +731,12 @@ def splits(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.
     for table in _all(found):
         tables[next((name for column, name in told_by.items() if column in table), "settings")].append(table)
     return {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items() if parts}
+
+
+def linux(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """``linux``: :func:`f1_on_linux`."""
+    table = pd.concat(_all(found)).sort_values("window_ms", kind="stable", ignore_index=True)
+    return {"linux": work.of_network(table, work.simulated_network)}
 
 
 def _all(found: Sequence[Sequence[pd.DataFrame]]) -> list[pd.DataFrame]:
