@@ -759,6 +759,8 @@ def session(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
             "cca": cca,
             "slots": len(flow),
             "packets": int(flow.in_packets.sum()),
+            "bytes_per_packet": flow.throughput_bytes.sum() / flow.in_packets.sum(),
+            "most_packets": int(flow.in_packets.max()),
             "mean_cbiq_bytes": flow.cbiq_bytes.mean(),
             "share_with_queue": (flow.cbiq_bytes > 0).mean(),
             "share_left": (flow.out_seq > 0).mean(),
