@@ -201,8 +201,11 @@ def test_slot_arrays_of_nothing_and_of_tables_that_lack_an_input():
 
 @pytest.mark.parametrize(
     ("payload", "scale"),
-    [(536, 1448 / 536), (8948, 1448 / 8948), (48, 1448 / 48), (1428, 1), (1448, 1), (43_440, 1), (9_300, 1)],
-)
+    [
+        (536, 1448 / 536), (8948, 1448 / 8948), (8844, 1448 / 8844), (48, 1448 / 48), (1428, 1), (1448, 1),
+        (43_440, 1), (9_300, 1), (2 * 1448, 1), (6 * 1448, 1), (2 * 1220, 1448 / 1220), (1999, 1),
+    ],
+)  # fmt: skip
 def test_bytes_are_counted_in_segments_of_one_length(payload, scale):
     came = np.array([0, 3, 1, 0, 2, 2]) * payload
     came[2] -= 4  # not all are full
