@@ -20,7 +20,7 @@ USUAL_SEGMENT_BYTES = float(FULL_SEGMENT_BYTES)
 #: packet on Ethernet has.
 _SHORT, _SHORTEST, _OFFLOADED = 500, 28, 9_216
 #: The most payload of a segment in an ordinary Ethernet frame, and the least of one in a jumbo frame (clouds have MTUs
-#: from 8896 bytes). Lengths in between are those of several segments.
+#: from 8896 bytes). A length in between is that of several segments, if they can be equal.
 _ETHERNET, _JUMBO = 1_460, 8_800
 
 
@@ -60,5 +60,8 @@ def segment_bytes(lengths: np.ndarray) -> float:
         return np.nan
     if _ETHERNET < usual < _JUMBO:
         segments = math.ceil(usual / _ETHERNET)
-        return np.nan if usual % segments else float(usual // segments)
+        if usual % segments == 0:
+            return usual / segments
+        if lengths.max() > usual:
+            return np.nan
     return float(usual)
