@@ -229,7 +229,9 @@ def test_short_packets_are_full_segments_only_if_none_is_longer():
 
 
 def test_a_length_that_others_exceed_is_not_a_segments():
-    slots = pd.DataFrame({"flow_id": 0, "slot": range(4), "in_bytes": [4000, 4000, 6000, 1000], "in_packets": 1})
+    slots = pd.DataFrame(
+        {"flow_id": 0, "slot": range(4), "in_bytes": [4000, 4000, 6000, 1000], "in_packets": 1}
+    )
     ((_, _, values),) = slot_arrays(slots, ("in_bytes",))
     assert values[:, 0].tolist() == [4000, 4000, 6000, 1000]  # four segments of 1000 bytes, or any others
 
