@@ -152,7 +152,8 @@ def test_a_build_says_what_made_it(here, tmp_path):
     build_dataset(SCENARIOS[:1], tmp_path, progress=False, special=1, background=0)
     about = json.loads((tmp_path / "dataset.json").read_text())
     assert about == {
-        "version": 1, "cctoolkit": cct.__version__, "slot_ms": 1.0, "on": "simulator", "special": 1, "background": 0
+        "version": 1, "cctoolkit": cct.__version__, "slot_ms": 1.0, "on": "simulator", "offload": False, "special": 1,
+        "background": 0,
     }  # fmt: skip
     _, provenance = schema.read_parquet(tmp_path / "slots" / "run-0.parquet", "slots")
     assert provenance["seed"] == 0 and provenance["version"] == cct.__version__ and provenance["made_by"]
@@ -205,6 +206,7 @@ def test_runs_of_something_else_are_not_taken_for_ones_own(here, tmp_path):
         (SCENARIOS[:1], same | {"special": 2}, "special: .* built with special 1, not 2"),
         (SCENARIOS, same | {"background": 9}, "background: .* built with background 0, not 9"),
         (SCENARIOS[2:], same | {"on": "uml"}, "on: .* was built with on simulator, not uml"),
+        (SCENARIOS, same | {"offload": True}, "offload: the simulator has no segmentation offload"),
     ]:
         for indexed in (True, False):  # an interrupted build has no index
             if not indexed:
@@ -225,6 +227,9 @@ def test_folders_of_earlier_versions_are_read_and_grow_where_they_name_their_sce
             )
 
     build_dataset(SCENARIOS[:2], tmp_path, progress=False)
+    strip("offload")
+    with pytest.raises(ParameterError, match=r"offload: .* was built with offload False, not True"):
+        dataset._check_same(tmp_path, {}, {"offload": True})
     strip("on", "special", "background", "slot_ms")
     assert build_dataset(SCENARIOS, tmp_path, progress=False).runs == ["run-0", "run-1", "run-2"]
     assert here.ran == 3

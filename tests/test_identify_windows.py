@@ -201,8 +201,11 @@ def test_slot_arrays_of_nothing_and_of_tables_that_lack_an_input():
 
 @pytest.mark.parametrize(
     ("payload", "scale"),
-    [(536, 1448 / 536), (8948, 1448 / 8948), (48, 1448 / 48), (1428, 1), (1448, 1), (43_440, 1), (9_300, 1)],
-)
+    [
+        (536, 1448 / 536), (8948, 1448 / 8948), (8844, 1448 / 8844), (48, 1448 / 48), (1428, 1), (1448, 1),
+        (43_440, 1), (9_300, 1), (2 * 1448, 1), (6 * 1448, 1), (2 * 1220, 1448 / 1220), (3988, 1448 / 3988),
+    ],
+)  # fmt: skip
 def test_bytes_are_counted_in_segments_of_one_length(payload, scale):
     came = np.array([0, 3, 1, 0, 2, 2]) * payload
     came[2] -= 4  # not all are full
@@ -223,6 +226,14 @@ def test_short_packets_are_full_segments_only_if_none_is_longer():
     assert values[:, 0].tolist() == [100, 100, 100, 700]  # an application that writes little
     ((_, _, values),) = slot_arrays(slots[:3], ("in_bytes",))
     assert values[:, 0].tolist() == [1448, 1448, 1448]  # a path with a small MTU
+
+
+def test_a_length_that_others_exceed_is_not_a_segments():
+    slots = pd.DataFrame(
+        {"flow_id": 0, "slot": range(4), "in_bytes": [4000, 4000, 6000, 1000], "in_packets": 1}
+    )
+    ((_, _, values),) = slot_arrays(slots, ("in_bytes",))
+    assert values[:, 0].tolist() == [4000, 4000, 6000, 1000]  # four segments of 1000 bytes, or any others
 
 
 def test_flows_with_other_segments_are_like_each_other():

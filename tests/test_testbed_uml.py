@@ -357,6 +357,24 @@ def test_receivers_that_merge_segments_acknowledge_several_at_once(tmp_path):
 
 
 @pytest.mark.slow
+def test_offload_carries_several_segments_in_one_packet(tmp_path):
+    """About as many as are sent in a millisecond (TSO autosizing); a buffer of so many packets holds more bytes."""
+    flow = scenario(cct.Flow("reno", rtt_ms=20), rate_mbps=100)
+    runs = {name: run_testbed(flow, tmp_path / str(name), offload=name) for name in (False, True)}
+    sizes = {name: run.ingress.columns["payload_bytes"] for name, run in runs.items()}
+    assert sizes[False].max() == 1448 and sizes[True].max() > 5 * 1448
+    assert (sizes[True] % 1448 == 0).mean() > 0.99
+    assert runs[True].queues.max_delay_ms[0] > 1.5 * runs[False].queues.max_delay_ms[0]
+    for run in runs.values():
+        delays = cct.queue_delay(run.ingress, run.egress)
+        assert delays.lost.sum() == run.flows.dropped_packets.sum() == run.queues.dropped_full.sum()
+        per_ms = np.bincount((data(run.ingress) - run.start_ns) // 1_000_000)
+        assert (np.median(per_ms) > 4) == (run is runs[False])
+    provenance = [json.loads((tmp_path / str(n) / "provenance.json").read_text()) for n in runs]
+    assert ["offload" in p for p in provenance] == [False, True]
+
+
+@pytest.mark.slow
 def test_several_queues_and_a_controller(tmp_path):
     queues = [cct.Queue(buffer_packets=50), cct.Queue(buffer_bytes=75_000, weight=1)]
     flows = [cct.Flow("cubic", rtt_ms=20), cct.Flow("cubic", rtt_ms=20), cct.Flow("udp", rate_mbps=1)]

@@ -22,6 +22,7 @@ __all__ = [
     "FillOption",
     "ModelArgument",
     "ModelOption",
+    "OffloadOption",
     "SampleOption",
     "SamplingOption",
     "SlotMsOption",
@@ -84,6 +85,13 @@ class Fill(StrEnum):
 
 
 FillOption = Annotated[Fill, typer.Option(help="How to fill slots without packets.")]
+OffloadOption = Annotated[
+    bool,
+    typer.Option(
+        "--offload",
+        help="Real Linux only: leave segmentation offload on, so that taps and queues see packets of up to 64 kB.",
+    ),
+]
 SampleOption = Annotated[
     float, typer.Option(metavar="S", help="Sampling interval of the time series, in seconds.", min=1e-6)
 ]

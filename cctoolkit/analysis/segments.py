@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 
@@ -17,6 +19,9 @@ USUAL_SEGMENT_BYTES = float(FULL_SEGMENT_BYTES)
 #: the flow has none that are longer (the smallest MTU of RFC 791, less headers), and less than the third, which no
 #: packet on Ethernet has.
 _SHORT, _SHORTEST, _OFFLOADED = 500, 28, 9_216
+#: The most payload of a segment in an ordinary Ethernet frame, and the least of one in a jumbo frame (clouds have MTUs
+#: from 8896 bytes). A length in between is that of several segments, if they can be equal.
+_ETHERNET, _JUMBO = 1_460, 8_800
 
 
 def packet_lengths(slots: pd.DataFrame) -> np.ndarray:
@@ -43,12 +48,20 @@ def segment_bytes(lengths: np.ndarray) -> float:
     Notes
     -----
     A flow's full segments are as long as its packets are on average in most slots. Shorter packets come from an
-    application that writes little, unless the flow has no longer ones (a path with a small MTU, as Nebby's); longer
-    ones come from segmentation or receive offload. Neither shows the length.
+    application that writes little, unless the flow has no longer ones (a path with a small MTU, as Nebby's). Longer
+    ones come from segmentation or receive offload: of up to six segments, the length of one follows, if all are equal.
     """
     lengths = lengths[~np.isnan(lengths)]
     if not len(lengths):
         return np.nan
     usual = int(np.bincount(lengths.astype(int)).argmax())
     full = usual > _SHORT or _SHORTEST <= usual == lengths.max()
-    return float(usual) if full and usual < _OFFLOADED else np.nan
+    if not full or usual >= _OFFLOADED:
+        return np.nan
+    if _ETHERNET < usual < _JUMBO:
+        segments = math.ceil(usual / _ETHERNET)
+        if usual % segments == 0:
+            return usual / segments
+        if lengths.max() > usual:
+            return np.nan
+    return float(usual)

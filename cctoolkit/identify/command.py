@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._support.atomic import check_target
-from .._support.options import CommandGroup, ModelArgument, ModelOption, SlotMsOption, WorkersOption
+from .._support.options import (
+    CommandGroup,
+    ModelArgument,
+    ModelOption,
+    OffloadOption,
+    SlotMsOption,
+    WorkersOption,
+)
 from .._support.ranges import LEAST_MS, LEAST_S
 from .._support.terminal import is_standard_output, listing, note, say, show
 from .._support.version import __version__
@@ -91,6 +98,7 @@ def build(
         int | None, typer.Option(help="Seed for drawing the settings.", show_default="1", min=0)
     ] = None,
     on: _On = "simulator",
+    offload: OffloadOption = False,
     part: Annotated[
         str | None,
         typer.Option(
@@ -129,8 +137,8 @@ def build(
 
     scenarios, flows = jobs(settings, on=on, runs=runs, seed=seed, part=part, ccas=names_or_files(ccas))
     built = build_dataset(
-        scenarios, output, on=on, special=flows if special is None else special, slot_ms=slot_ms, workers=workers,
-        progress=sys.stderr.isatty(), keep_captures=captures,
+        scenarios, output, on=on, offload=offload, special=flows if special is None else special, slot_ms=slot_ms,
+        workers=workers, progress=sys.stderr.isatty(), keep_captures=captures,
     )  # fmt: skip
     say(f"wrote {plural(len(built), 'run')}, {_counted(built.flows['cca'])}, to {output}")
 

@@ -241,6 +241,7 @@ class SlotDataset:
         provenance = parquet.read_provenance(path)
         is_scenario = "scenario" in provenance
         facts = [provenance["scenario"], provenance.get("on")] if is_scenario else parquet.extremes(path)
+        facts += ["offload"] if provenance.get("offload") else []
         return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:12]
 
     def __len__(self) -> int:
@@ -287,6 +288,7 @@ def build_dataset(
     directory: str | os.PathLike[str],
     *,
     on: str = "simulator",
+    offload: bool = False,
     special: int = 3,
     background: int = MOST_BACKGROUND,
     slot_ms: float = 1.0,
@@ -305,6 +307,8 @@ def build_dataset(
         build resumes. They must have the same scenarios and settings.
     on : str
         ``"simulator"`` or a testbed backend: ``"uml"`` (real Linux in virtual time), ``"netns"``, ``"mininet"``.
+    offload : bool
+        Leave segmentation offload on, as for :func:`cctoolkit.run_testbed`; the simulator has none.
     special, background : int
         Flows 0 to `special` - 1 of each run are kept, and up to `background` of the others, drawn by the run's number.
     slot_ms : float
@@ -321,8 +325,8 @@ def build_dataset(
     Raises
     ------
     ParameterError
-        The folder has a run with one of these names but another scenario, or runs made with another `on`, `special`,
-        `background` or `slot_ms`.
+        The folder has a run with one of these names but another scenario, or runs made with another `on`, `offload`,
+        `special`, `background` or `slot_ms`; or `offload` in the simulator.
     TestbedUnavailableError, CCToolkitError
         As for :func:`cctoolkit.simulate` and :func:`cctoolkit.run_testbed`. Finished runs are kept.
 
@@ -347,12 +351,16 @@ def build_dataset(
     ['reno', 'bbr']
     """
     folder = Path(directory)
+    if offload and on == "simulator":
+        raise ParameterError("offload: the simulator has no segmentation offload; choose another `on`")
     check_target(folder, folder=True)
     jobs = [(number, dict(changes), scenario) for number, (changes, scenario) in enumerate(scenarios)]
     names = [_run_name(number, scenario) for number, _, scenario in jobs]
     if len(set(names)) < len(names):
         raise ParameterError("scenarios: two have the same name")
-    made_with = {"on": on, "special": special, "background": background, "slot_ms": slot_ms}
+    made_with = {
+        "on": on, "offload": offload, "special": special, "background": background, "slot_ms": slot_ms,
+    }  # fmt: skip
     _check_same(folder, {name: job[2] for name, job in zip(names, jobs, strict=True)}, made_with)
     (folder / "slots").mkdir(parents=True, exist_ok=True)
     missing = [
@@ -360,7 +368,7 @@ def build_dataset(
         for job, name in zip(jobs, names, strict=True)
         if not (folder / "slots" / f"{name}.json").is_file()
     ]
-    settings = (str(folder), on, special, background, slot_ms, keep_captures)
+    settings = (str(folder), made_with, keep_captures)
     with progress_bar(
         total=len(jobs), initial=len(jobs) - len(missing), unit="run", disable=not progress
     ) as bar:
@@ -376,7 +384,8 @@ def build_dataset(
                 bar.update()
         finally:
             done.close()
-    return index_dataset(folder, {"on": on, "special": special, "background": background}, slot_ms)
+    about = {name: value for name, value in made_with.items() if name != "slot_ms"}
+    return index_dataset(folder, about, slot_ms)
 
 
 def _run_name(number: int, scenario: Scenario) -> str:
@@ -388,9 +397,11 @@ def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapp
 
     def check(provenance: Mapping[str, Any]) -> None:
         for key, value in made_with.items():
-            if provenance.get(key, value) != value:  # missing: from an earlier version, or from captures
+            # missing: from an earlier version, which had no offload, or from captures
+            there = provenance.get(key, False if key == "offload" and "on" in provenance else value)
+            if there != value:
                 raise ParameterError(
-                    f"{key}: {folder} was built with {key} {provenance[key]}, not {value}; choose another folder"
+                    f"{key}: {folder} was built with {key} {there}, not {value}; choose another folder"
                 )
 
     if (folder / _INDEX).is_file():
@@ -405,9 +416,10 @@ def _check_same(folder: Path, scenarios: Mapping[str, Scenario], made_with: Mapp
 
 
 def _build_one(
-    number: int, changes: dict[str, Any], scenario: Scenario,
-    folder: str, on: str, special: int, background: int, slot_ms: float, keep_captures: bool,
+    number: int, changes: dict[str, Any], scenario: Scenario, folder: str, made_with: dict[str, Any],
+    keep_captures: bool,
 ) -> None:  # fmt: skip
+    on, slot_ms = made_with["on"], made_with["slot_ms"]
     name = _run_name(number, scenario)
     root = Path(folder)
     at = root / "captures" / name
@@ -418,17 +430,16 @@ def _build_one(
     else:
         from ..testbed import run_testbed
 
-        run = run_testbed(scenario, at, backend=on, sample_s=STATES_S)
+        run = run_testbed(scenario, at, backend=on, sample_s=STATES_S, offload=made_with["offload"])
     facts = {key: plain(value) for key, value in changes.items()}
     recording = record(
         run,
         name=name,
         slot_ms=slot_ms,
         facts=facts,
-        flow_ids=_kept(len(run.labels), special, background, number),
+        flow_ids=_kept(len(run.labels), made_with["special"], made_with["background"], number),
         check_taps=False,  # they are ours
     )
-    made_with = {"on": on, "special": special, "background": background, "slot_ms": slot_ms}
     provenance = {"scenario": scenario.to_toml(), "made_by": run.made_by, "seed": scenario.seed}
     save_recording(root, recording, provenance | made_with)
     if on == "simulator" and keep_captures:

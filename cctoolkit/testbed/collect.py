@@ -96,6 +96,7 @@ def collect(
         "start_ns": results.start_ns,
         "end_ns": results.end_ns,
         **about,
+        **({"offload": True} if plan.offload else {}),
         "assignments": assignments or [],
         "qdisc_commands": plan.tree.setup(),
     }

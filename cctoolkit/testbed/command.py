@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .._support.atomic import check_target
-from .._support.options import CommandGroup, SampleOption
+from .._support.options import CommandGroup, OffloadOption, SampleOption
 from .._support.ranges import LEAST_SNAPLEN, MOST_FRAME_BYTES
 from .._support.terminal import listing, say, show
 from .._support.words import plural
@@ -54,6 +54,7 @@ def run_command(
         bool,
         typer.Option(help="Generate the traffic with iperf3 instead of the testbed's own program."),
     ] = False,
+    offload: OffloadOption = False,
 ) -> None:
     """Run a scenario; write captures, labels, TCP_INFO series and queue statistics to a folder.
 
@@ -78,6 +79,7 @@ def run_command(
         sample_s=sample,
         snaplen=snaplen,
         iperf3=iperf3,
+        offload=offload,
         progress=sys.stderr.isatty(),
     )
     show_run(done)
@@ -91,6 +93,7 @@ def sweep_command(
     backend: _Backend = "uml",
     sample: SampleOption = 0.1,
     snaplen: _Snaplen = 96,
+    offload: OffloadOption = False,
     workers: Annotated[
         int | None,
         typer.Option(help="Number of runs at once.", show_default="one per core; in real time one", min=1),
@@ -113,6 +116,7 @@ def sweep_command(
         backend=backend,
         sample_s=sample,
         snaplen=snaplen,
+        offload=offload,
         workers=workers,
         progress=sys.stderr.isatty(),
     )

@@ -46,7 +46,7 @@ def write(plan: Plan, directory: Path, recording: TapSettings) -> None:
     recording : TapSettings
         What to record.
     """
-    plan = make_plan(plan.scenario, directory="ns", virtual=False)
+    plan = make_plan(plan.scenario, directory="ns", virtual=False, offload=plan.offload)
     hosts = {
         name: {
             "sysctls": _SYSCTLS | host.sysctls,

@@ -166,6 +166,8 @@ class Plan:
         Whether the bottleneck is a switch, which `tree` does not describe.
     modules : list of ModuleParameter
         Parameters of kernel modules, which apply to the whole machine.
+    offload : bool
+        As for :func:`make_plan`.
     """
 
     scenario: Scenario
@@ -180,6 +182,7 @@ class Plan:
     directory: str = "/run/netns"
     switched: bool = False
     modules: list[ModuleParameter] = field(default_factory=list)
+    offload: bool = False
 
     def netns(self, host: str) -> str:
         """The file of a host's namespace."""
@@ -228,7 +231,12 @@ class Plan:
 
 
 def make_plan(
-    scenario: Scenario, *, prefix: str = "", directory: str = "/run/netns", virtual: bool = True
+    scenario: Scenario,
+    *,
+    prefix: str = "",
+    directory: str = "/run/netns",
+    virtual: bool = True,
+    offload: bool = False,
 ) -> Plan:
     """Make the plan of a scenario.
 
@@ -242,6 +250,8 @@ def make_plan(
         Directory of the files of namespaces.
     virtual : bool
         Virtual time, as for :class:`~.qdisc.QdiscTree`.
+    offload : bool
+        As for :func:`~.testbed.run_testbed`.
 
     Raises
     ------
@@ -266,10 +276,11 @@ def make_plan(
     for name in ("A", "R", "B"):
         hosts[name].sysctls["net/ipv4/ip_forward"] = "1"
     mtu = frame - ETHERNET_BYTES
+    segments = "" if offload else "gso_max_segs 1 "
     for link in links:
         for host, device in ((link.host, link.device), (link.peer_host, link.peer_device)):
             hosts[host].ip.append(
-                f"link set dev {device} address {_MAC} mtu {mtu} gso_max_segs 1 arp off{without_ipv6(mtu)} up"
+                f"link set dev {device} address {_MAC} mtu {mtu} {segments}arp off{without_ipv6(mtu)} up"
             )
     for name, device in (("A", "ar"), ("B", "br")):
         hosts[name].ip.append(f"route add default dev {device}")
@@ -293,8 +304,9 @@ def make_plan(
     changes = [(round(s * 1e9), tree.set_rate(mbps)) for s, mbps in scenario.bottleneck.rate_schedule]
     modules = _modules(scenario, tree)
     return Plan(
-        scenario, hosts, links, tree, traffic, changes, group_of, mtu, prefix, directory, modules=modules
-    )
+        scenario, hosts, links, tree, traffic, changes, group_of, mtu, prefix, directory, modules=modules,
+        offload=offload,
+    )  # fmt: skip
 
 
 def _marks(flows: Sequence[Flow]) -> list[str]:

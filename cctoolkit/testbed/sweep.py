@@ -33,6 +33,7 @@ def run_testbed_sweep(
     measure: Callable[[Run], Mapping[str, Any]] = Run.summary,
     sample_s: float = 0.1,
     snaplen: int = 96,
+    offload: bool = False,
     workers: int | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -45,7 +46,7 @@ def run_testbed_sweep(
     directory : path
         Receives a directory for each run (``run-…``, named by its content, so a grid can grow), and
         ``summary.parquet``. Finished runs are not run again; interrupted ones are.
-    backend, sample_s, snaplen
+    backend, sample_s, snaplen, offload
         As for :func:`run_testbed`.
     measure : function of Run
         Returns the row of the table for a run. Computed again for runs that already exist.
@@ -93,9 +94,9 @@ def run_testbed_sweep(
             planned(scenario, backend)
         except ParameterError as err:
             raise ParameterError(f"{describe(changes)}: {err}") from None
-        names.append(_name(scenario, backend, sample_s, snaplen))
+        names.append(_name(scenario, backend, sample_s, snaplen, offload))
     order = dict(reversed([(name, i) for i, name in reversed(list(enumerate(names)))]))
-    settings = {"backend": backend, "sample_s": sample_s, "snaplen": snaplen}
+    settings = {"backend": backend, "sample_s": sample_s, "snaplen": snaplen, "offload": offload}
     rows: dict[str, dict[str, Any]] = {}
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +132,7 @@ def _one(
     return {str(k): v.item() if isinstance(v, np.generic) else v for k, v in measure(run).items()}
 
 
-def _name(scenario: Scenario, backend: str, sample_s: float, snaplen: int) -> str:
+def _name(scenario: Scenario, backend: str, sample_s: float, snaplen: int, offload: bool) -> str:
     """Directory of a run, named by everything that affects the result."""
     kernel = os.uname().release
     if backend == "uml":
@@ -139,4 +140,5 @@ def _name(scenario: Scenario, backend: str, sample_s: float, snaplen: int) -> st
 
         kernel = find_kernel().sha256
     parts = [scenario.to_toml(), backend, kernel, float(sample_s), snaplen, __version__]
+    parts += ["offload"] if offload else []
     return f"run-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"

@@ -38,6 +38,7 @@ def run_testbed(
     control: Callable[[Steering], None] | None = None,
     control_s: float = 0.1,
     iperf3: bool = False,
+    offload: bool = False,
     progress: bool = False,
     switch: Switch | None = None,
 ) -> Run:
@@ -63,6 +64,11 @@ def run_testbed(
     iperf3 : bool
         Generate traffic with iperf3 (``uml`` only; see :mod:`~cctoolkit.testbed.iperf3`) instead of the testbed's own
         program, which needs less and reports more.
+    offload : bool
+        Leave the senders' segmentation offload on, as hosts, virtual machines and Mininet do by default. Taps and
+        queues then see packets of up to 64 kB, about as many as a flow sends in a millisecond at its rate, and a
+        buffer of so many packets holds more bytes. Linux counts a queue's arrivals and departures in segments, but its
+        drops in packets.
     progress : bool
         Show a progress bar.
     switch : function, optional
@@ -111,9 +117,9 @@ def run_testbed(
         control_ns=None if control is None else max(round(control_s * 1e9), 1),
         iperf3=iperf3,
     )
-    if switch is not None and (backend != "netns" or control is not None):
-        raise ParameterError("switch: requires backend netns, without control")
-    plan = planned(scenario, backend, switched=switch is not None)
+    if switch is not None and (backend != "netns" or control is not None or offload):
+        raise ParameterError("switch: requires backend netns, without control and offload")
+    plan = planned(scenario, backend, switched=switch is not None, offload=offload)
     if iperf3 and backend != "uml":
         raise ParameterError(f"iperf3: requires backend uml, not {backend}")
     run: Callable[..., dict[str, Any]] = importlib.import_module(f".{backend}", __package__).run
@@ -135,7 +141,7 @@ def run_testbed(
     return load_run(directory)
 
 
-def planned(scenario: Scenario, backend: str, *, switched: bool = False) -> Plan:
+def planned(scenario: Scenario, backend: str, *, switched: bool = False, offload: bool = False) -> Plan:
     """Make the plan of a scenario for a backend; `switched` if a switch replaces the bottleneck.
 
     Raises
@@ -151,7 +157,7 @@ def planned(scenario: Scenario, backend: str, *, switched: bool = False) -> Plan
     # on the host's own kernel, names must be unique
     prefix = "" if virtual else f"cct{secrets.token_hex(3)}"
     if not switched:
-        return make_plan(scenario, prefix=prefix, virtual=virtual)
+        return make_plan(scenario, prefix=prefix, virtual=virtual, offload=offload)
     # the router before the switch must never be the bottleneck
     flows = tuple(dataclasses.replace(f, queue=None) for f in scenario.flows)
     wide = dataclasses.replace(scenario, bottleneck=_WIDE, flows=flows)

@@ -124,7 +124,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "sampling": _by("sampling", "dropped_percent", "dropped, %"),
     "splits": _by("splits", "split", "split"),
     "published": published,
-    "linux": lambda tables: markdown_table(places(tables["linux"]), labels=2),
+    "linux": lambda tables: markdown_table(places(tables["linux"]), labels=3),
     "session": lambda tables: markdown_table(tables["session"], digits=3, labels=1),
     "session-answers": lambda tables: markdown_table(session_answers(tables["session-answers"]), labels=5),
     "session-learnt": lambda tables: markdown_table(session_learnt(tables["session-learnt"]), labels=1),

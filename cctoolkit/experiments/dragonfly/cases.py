@@ -72,6 +72,8 @@ def _identity(argument: Any) -> object:
     """What distinguishes an argument: of a dataset, its flows and when its slots were written; not where files are."""
     if isinstance(argument, Path):
         return None
+    if isinstance(argument, Mapping):
+        return {name: _identity(part) for name, part in argument.items()}
     if not isinstance(argument, SlotDataset):
         return argument
     written = [(argument.path / "slots" / f"{run}.parquet").stat() for run in argument.runs]
@@ -146,9 +148,9 @@ def _of_length(
 
 
 def linux(work: Work) -> list[Scored]:
-    """A case for each length and classifier, on the same runs in the simulator and on real Linux."""
-    shared = (work.dataset, work.linux, work.training)
-    return _cases(work, [(tables.f1_on_linux, (*shared, ms, name)) for ms, name in _lengths(work)])
+    """A case for each length and classifier, on the same runs in each place."""
+    shared = (work.places, work.training)
+    return _cases(work, [(tables.f1_by_place, (*shared, ms, name)) for ms, name in _lengths(work)])
 
 
 def sampling(work: Work) -> list[Scored]:

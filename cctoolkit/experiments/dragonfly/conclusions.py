@@ -13,6 +13,7 @@ from ..statements import OURS, Range, Statement, above, every, rising, statement
 from .logs import INPUTS
 from .scenarios import (
     CLASSIFIERS,
+    OFFLOAD,
     OTHER_DATA,
     PRINTED_MS,
     REAL_LINUX,
@@ -29,6 +30,8 @@ Tables = Mapping[str, pd.DataFrame]
 
 #: Scores this near to a printed number agree with it.
 NEAR = 0.05
+#: Of Ethernet, with the usual MTU.
+FRAME_BYTES = 1514
 
 
 def statements(tables: Tables) -> pd.DataFrame:
@@ -366,39 +369,50 @@ def splits_and_published(tables: Tables) -> list[Statement]:
     return splits(tables) + (published(tables) if "published" in tables else [])
 
 
+#: What may be the same: where each of two was trained and tested.
+_SAME = {
+    "in the simulator as on real Linux": ((SIMULATOR, SIMULATOR), (REAL_LINUX, REAL_LINUX)),
+    "on real Linux whether it was trained there or in the simulator": (
+        (SIMULATOR, REAL_LINUX),
+        (REAL_LINUX, REAL_LINUX),
+    ),
+    "on real Linux with segmentation offload as without": ((OFFLOAD, OFFLOAD), (REAL_LINUX, REAL_LINUX)),
+    "with segmentation offload whether it was trained with or without": (
+        (REAL_LINUX, OFFLOAD),
+        (OFFLOAD, OFFLOAD),
+    ),
+}
+
+
 def linux(tables: Tables) -> list[Statement]:
-    """Whether the simulator's scores are those of real Linux, and Figure 6 or 7 on real Linux."""
+    """Figure 6 or 7 on real Linux, and whether scores are the same elsewhere."""
     table = tables["linux"]
-    results = _ahead(
-        table[(table.trained_on == REAL_LINUX) & (table.tested_on == REAL_LINUX)], "on real Linux, "
-    )
-    for name in dict.fromkeys(table.classifier):
-        mine = table[table.classifier == name]
-        results += [
-            _the_same(f"{name} scores the same in the simulator and on real Linux", mine, SIMULATOR),
-            _the_same(
-                f"on real Linux, {name} scores the same whether it was trained there or in the simulator",
-                mine,
-                REAL_LINUX,
-            ),
-        ]
+    results = []
+    for place in (REAL_LINUX, OFFLOAD):
+        results += _ahead(table[(table.trained_on == place) & (table.tested_on == place)], f"on {place}, ")
+    for what, places in _SAME.items():
+        one, other = (
+            table[(table.trained_on == trained) & (table.tested_on == tested)].set_index(
+                ["classifier", "window_ms"]
+            )
+            for trained, tested in places
+        )
+        more = one["f1"] - other["f1"]
+        says = "; ".join(
+            f"{name} {_list(part.droplevel('classifier').to_dict(), sign=True)}"
+            for name, part in more.groupby("classifier", sort=False)
+        )
+        claim = f"{OURS}each classifier scores the same {what} (within {NEAR:g})"
+        results.append(Statement("", claim, says, every(_the_same(one, other))))
     return results
 
 
-def _the_same(claim: str, table: pd.DataFrame, tested_on: str) -> Statement:
-    """Whether a classifier trained in the simulator scores there, or on Linux, as one trained and tested on Linux."""
-    other, real = (
-        table[(table.trained_on == trained) & (table.tested_on == tested)].set_index("window_ms")
-        for trained, tested in ((SIMULATOR, tested_on), (REAL_LINUX, REAL_LINUX))
-    )
-    more = other["f1"] - real["f1"]
-    apart = [above(one, two) is not None for one, two in zip(_ranges(other), _ranges(real), strict=True)]
-    same = [
-        True if abs(difference) <= NEAR + 1e-9 else False if certain else None
-        for difference, certain in zip(more, apart, strict=True)
+def _the_same(one: pd.DataFrame, other: pd.DataFrame) -> list[bool | None]:
+    """Whether scores differ by at most 0.05; undecided if they differ by more, but their intervals overlap."""
+    return [
+        True if abs(difference) <= NEAR + 1e-9 else None if above(this, that) is None else False
+        for difference, this, that in zip(one["f1"] - other["f1"], _ranges(one), _ranges(other), strict=True)
     ]
-    says = _list(dict(more.items()), sign=True)
-    return Statement("", f"{OURS}{claim} (within {NEAR:g})", says, every(same))
 
 
 def session(tables: Tables) -> list[Statement]:
@@ -425,6 +439,17 @@ def session(tables: Tables) -> list[Statement]:
             "tenth of the slots of each flow)",
             ", ".join(f"{cca} {100 * share:.1f} %" for cca, share in queue.items()),
             bool((queue <= 0.1).all()),
+        )
+    )
+    large = flows.set_index("cca").bytes_per_packet
+    results.append(
+        Statement(
+            "session",
+            f"{OURS}the session's taps saw segmentation offload: a packet has more bytes than an Ethernet frame "
+            f"({FRAME_BYTES})",
+            ", ".join(f"{cca} {size:.0f} bytes" for cca, size in large.items())
+            + f"; at most {flows.most_packets.max()} packets in a slot",
+            bool((large > FRAME_BYTES).all()),
         )
     )
     f1 = learnt.set_index(["inputs", "tested_on"]).f1

@@ -193,21 +193,21 @@ def sampling_figure(table: pd.DataFrame) -> go.Figure:
 
 
 def linux_figure(table: pd.DataFrame) -> go.Figure:
-    """F1 against the window, by where a classifier was trained (lines) and tested (panels)."""
+    """F1 against the window, by where a classifier was trained (dashes) and tested (panels)."""
     titles = [f"tested: {place}" for place in PLACES]
     fig = panels(
-        1, 2, titles, "F1 by where runs were made", 440, _TOP, shared_yaxes=True, horizontal_spacing=0.04
-    )
+        1, len(PLACES), titles, "F1 by where runs were made", 460, _TOP, shared_yaxes=True, horizontal_spacing=0.03
+    )  # fmt: skip
     for column, tested in enumerate(PLACES, 1):
         for name in [n for n in _ORDER if n in set(table.classifier)]:
-            for trained, dash in zip(PLACES, ("dot", "solid"), strict=True):
+            for trained, dash in zip(PLACES, ("dot", "solid", "dash"), strict=True):
                 part = table[
                     (table.classifier == name) & (table.tested_on == tested) & (table.trained_on == trained)
                 ].sort_values("window_ms")
                 fig.add_scatter(
                     x=part.window_ms, y=part.f1, name=f"{name}, trained: {trained}", legendgroup=name + trained,
                     showlegend=column == 1, mode="lines+markers", line={"color": _COLOUR[name], "dash": dash},
-                    error_y=_interval(part), row=1, col=column,
+                    row=1, col=column,
                 )  # fmt: skip
     fig.update_xaxes(title_text="window, ms", type="log", dtick=1)
     fig.update_yaxes(range=[0, 1.03])

@@ -17,6 +17,7 @@ __all__ = [
     "FULL_WINDOWS_MS",
     "LINUX",
     "NETWORKS",
+    "OFFLOAD",
     "OTHER_DATA",
     "PLACES",
     "PRINTED_MS",
@@ -46,7 +47,7 @@ PUBLISHED = ("Dragonfly", "Dragonfly, CBIQ only", "DeePCCI")
 SESSION = "session"
 LINUX = "linux"
 #: What tables call the places where runs come from.
-PLACES = SIMULATOR, REAL_LINUX = "simulator", "real Linux"
+PLACES = SIMULATOR, REAL_LINUX, OFFLOAD = "simulator", "real Linux", "real Linux with offload"
 #: The paper's networks, and what tables call them.
 NETWORKS = {"mininet": "Mininet", "physical": "physical network", "cloud": "cloud"}
 #: The networks that classifiers are trained on.
@@ -65,7 +66,7 @@ TITLES = {
     "windows": "Figures 6, 7, 8, 10, 11: F1 against window, background flows, congestion control",
     "sampling": "Figure 9: F1 against packets dropped at random",
     "splits": "Splits: runs on both sides, and settings never trained on",
-    LINUX: "The same runs in the simulator and on real Linux",
+    LINUX: "The same runs in the simulator and on real Linux, without and with segmentation offload",
     SESSION: "The authors' published session",
 }
 #: Figure 9's percentages of packets that are not observed.

@@ -21,7 +21,7 @@ from ...identify.windows import FEATURE_SETS, INPUTS, joined, windows_at
 from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
 from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
-from .scenarios import CLASSIFIERS, NETWORKS, OTHER_DATA, PLACES, jobs
+from .scenarios import CLASSIFIERS, NETWORKS, OFFLOAD, OTHER_DATA, REAL_LINUX, SIMULATOR, jobs
 from .training import Training
 
 __all__ = [
@@ -33,9 +33,9 @@ __all__ = [
     "by_split",
     "elsewhere",
     "f1_by_input",
+    "f1_by_place",
     "f1_by_sampling",
     "f1_by_window",
-    "f1_on_linux",
     "last_epochs",
     "left_out",
     "recorded_windows",
@@ -383,15 +383,15 @@ def _as_published(windows: Windows, dataset: SlotDataset) -> Windows:
     return dataclasses.replace(windows, X=values, inputs=(*windows.inputs, *names, "time_s"))
 
 
-def f1_on_linux(
-    dataset: SlotDataset, linux: SlotDataset, training: Training, window_ms: float, classifier: str
+def f1_by_place(
+    places: Mapping[str, SlotDataset], training: Training, window_ms: float, classifier: str
 ) -> pd.DataFrame:
-    """F1 of a classifier trained in the simulator and on real Linux, tested on other runs in both places.
+    """F1 of a classifier trained in each of several places, tested on other runs in all of them.
 
     Parameters
     ----------
-    dataset, linux : SlotDataset
-        The same runs, by name, in both places. A run is trained on, or tested on, in both.
+    places : mapping of str to SlotDataset
+        The same runs, by name, in each place. A run is trained on, or tested on, in all of them.
     training, window_ms
     classifier : str
         One of :data:`~.scenarios.CLASSIFIERS`.
@@ -399,16 +399,15 @@ def f1_on_linux(
     Returns
     -------
     DataFrame
-        ``classifier``, ``window_ms``, ``trained_on``, ``tested_on`` (``"simulator"`` or ``"real Linux"``) and the
-        scores.
+        ``classifier``, ``window_ms``, ``trained_on``, ``tested_on`` (places) and the scores.
     """
-    both = []
-    for place, recordings in zip(PLACES, (dataset, linux), strict=True):
-        windows = training.cut(recordings, window_ms, CLASSIFIERS[classifier])
-        both.append(dataclasses.replace(windows, table=windows.table.assign(tested_on=place)))
-    windows = joined(both)
+    cut = []
+    for place, recordings in places.items():
+        part = training.cut(recordings, window_ms, CLASSIFIERS[classifier])
+        cut.append(dataclasses.replace(part, table=part.table.assign(tested_on=place)))
+    windows = joined(cut)
     tables = []
-    for place in PLACES:
+    for place in places:
 
         def parts(seed: int, place: str = place) -> tuple[Windows, Windows]:
             learnt, tested = windows.split(0.3, seed)
@@ -589,10 +588,14 @@ class Work:
         return simulated(self.folder, "cloud", runs, self.seconds, self.workers, network="cloud")
 
     @cached_property
-    def linux(self) -> SlotDataset:
-        """The runs of :attr:`dataset` on real Linux."""
-        network = self.simulated_network
-        return on_linux(self.folder, network, self.runs, self.seconds, self.workers, network=network)
+    def places(self) -> dict[str, SlotDataset]:
+        """The same runs in each of :data:`~.scenarios.PLACES`."""
+        settings = self.folder, self.simulated_network, self.runs, self.seconds, self.workers
+        return {
+            SIMULATOR: self.dataset,
+            REAL_LINUX: on_linux(*settings, offload=False),
+            OFFLOAD: on_linux(*settings, offload=True),
+        }
 
     @property
     def simulated_network(self) -> str:
@@ -645,28 +648,27 @@ def simulated(
 
 
 def on_linux(
-    folder: Path, name: str, runs: int, seconds: float, workers: int | None, **settings: Any
+    folder: Path, network: str, runs: int, seconds: float, workers: int | None, *, offload: bool
 ) -> SlotDataset:
     """The same runs on real Linux, in virtual time; the kernel is part of the folder's name."""
     from ...testbed.kernel import find_kernel
 
+    name = f"{network}-{'offload' if offload else 'linux'}"
     code = f"{code_hash(_LINUX_RUNS)[:8]}-{find_kernel().sha256[:8]}"
-    wanted = list(jobs(runs, seconds, **settings))
-    return _built(wanted, folder / "data" / f"{name}-linux-{seconds:g}s-{code}", workers, on="uml")
+    wanted = list(jobs(runs, seconds, network=network))
+    at = folder / "data" / f"{name}-{seconds:g}s-{code}"
+    return _built(wanted, at, workers, on="uml", offload=offload)
 
 
 def _built(
-    wanted: Sequence[tuple[dict[str, Any], Scenario]],
-    folder: Path,
-    workers: int | None,
-    on: str = "simulator",
+    wanted: Sequence[tuple[dict[str, Any], Scenario]], folder: Path, workers: int | None, **where: Any
 ) -> SlotDataset:
     import sys
 
     from ...identify import build_dataset
 
     return build_dataset(
-        wanted, folder, on=on, background=0, workers=workers, progress=sys.stderr.isatty()
+        wanted, folder, background=0, workers=workers, progress=sys.stderr.isatty(), **where
     ).where([scenario.name for _, scenario in wanted])
 
 
@@ -734,7 +736,7 @@ def splits(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.
 
 
 def linux(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """``linux``: :func:`f1_on_linux`."""
+    """``linux``: :func:`f1_by_place`."""
     table = pd.concat(_all(found)).sort_values("window_ms", kind="stable", ignore_index=True)
     return {"linux": work.of_network(table, work.simulated_network)}
 
@@ -757,6 +759,8 @@ def session(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
             "cca": cca,
             "slots": len(flow),
             "packets": int(flow.in_packets.sum()),
+            "bytes_per_packet": flow.throughput_bytes.sum() / flow.in_packets.sum(),
+            "most_packets": int(flow.in_packets.max()),
             "mean_cbiq_bytes": flow.cbiq_bytes.mean(),
             "share_with_queue": (flow.cbiq_bytes > 0).mean(),
             "share_left": (flow.out_seq > 0).mean(),
