@@ -154,7 +154,7 @@ RESULTS = {
     ),
     "dragonfly-linux": _experiment(
         "dragonfly", "the Dragonfly paper's classifiers on the same runs in the simulator and on real Linux",
-        "--full --testbed --runs 400 --seconds 11 --seeds 1 --window-ms 100 --window-ms 1000 --window-ms 10000 "
+        "--full --testbed --runs 200 --seconds 11 --seeds 1 --window-ms 100 --window-ms 1000 --window-ms 10000 "
         "--longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only linux", "linux",
     ),
     "dragonfly-physical": _experiment(
