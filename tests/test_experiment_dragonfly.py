@@ -656,23 +656,33 @@ def by_place(deepcci: dict[tuple[str, str], float], spread: float = 0.01) -> lis
     rows = [
         {"classifier": name, "window_ms": 1000.0, "trained_on": trained, "tested_on": tested, "f1": f1}
         for name in ("Dragonfly", "DeePCCI")
-        for trained in scenarios.PLACES
+        for trained in (*scenarios.PLACES, scenarios.BUNDLED)
         for tested in scenarios.PLACES
         for f1 in [deepcci.get((trained, tested), 0.6) if name == "DeePCCI" else 0.6]
     ]
     table = pd.DataFrame(rows).assign(network="Mininet")
     table = table.assign(low=table.f1 - spread, high=table.f1 + spread)
     found = conclusions.linux({"linux": table})
-    assert [s.about for s in found] == ["6", "6", "", "", "", ""]
+    assert [s.about for s in found] == ["6", "6", "", "", "", "", ""]
     return [s.holds for s in found]
 
 
 def test_conclusions_about_places_come_out_either_way() -> None:
     simulator, linux, offload = scenarios.PLACES
-    assert by_place({(linux, linux): 0.56, (offload, offload): 0.5}) == [True, True, True, True, False, False]
-    lower = {(linux, linux): 0.7, (offload, offload): 0.5, (simulator, simulator): 0.9}
-    assert by_place(lower) == [False, True, False, False, False, False]
-    assert by_place(lower, spread=0.2) == [None] * 6
+    assert by_place({(linux, linux): 0.56, (offload, offload): 0.5}) == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    lower = {
+        (linux, linux): 0.7, (offload, offload): 0.5, (simulator, simulator): 0.9, (scenarios.BUNDLED, offload): 0.5,
+    }  # fmt: skip
+    assert by_place(lower) == [False, True, False, False, False, False, False]
+    assert by_place(lower, spread=0.2) == [None] * 7
 
 
 @pytest.mark.slow
@@ -684,7 +694,10 @@ def test_the_same_runs_on_real_linux(tmp_path: Path) -> None:
         longest=[f"{name}=10" for name in dragonfly.CLASSIFIERS if name != "DeePCCI"],
     )  # fmt: skip
     table = pq.read_table(folder / "linux.parquet").to_pandas()
-    assert len(table) == 9 and set(table.classifier) == {"DeePCCI"} and (table.runs == 2).all()
+    learnt = table[table.trained_on != scenarios.BUNDLED]
+    assert len(learnt) == 9 and set(learnt.classifier) == {"DeePCCI"} and (learnt.runs == 2).all()
+    bundled = table[table.trained_on == scenarios.BUNDLED]
+    assert bundled.tested_on.tolist() == sorted(scenarios.PLACES, key=str) and (bundled.runs == 4).all()
     made = {path.name.split("-")[1]: SlotDataset(path) for path in (folder / "data").iterdir()}
     assert len({tuple(dataset.runs) for dataset in made.values()}) == 1
     assert made.pop("offload").about["offload"] and made.pop("linux").about["on"] == "uml"

@@ -39,6 +39,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "EPOCH_BACKGROUNDS",
             "accuracy_by_epoch",
             "background_of",
+            "bundled_by_place",
             "by_published_inputs",
             "by_split",
             "elsewhere",

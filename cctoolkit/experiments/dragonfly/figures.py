@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
-from .scenarios import OTHER_DATA, PLACES, PRINTED_MS, WINDOW_FIGURES, is_of, network_of
+from .scenarios import BUNDLED, OTHER_DATA, PLACES, PRINTED_MS, WINDOW_FIGURES, is_of, network_of
 
 __all__ = [
     "cbiq_figure",
@@ -200,10 +200,12 @@ def linux_figure(table: pd.DataFrame) -> go.Figure:
     )  # fmt: skip
     for column, tested in enumerate(PLACES, 1):
         for name in [n for n in _ORDER if n in set(table.classifier)]:
-            for trained, dash in zip(PLACES, ("dot", "solid", "dash"), strict=True):
+            for trained, dash in zip((*PLACES, BUNDLED), ("dot", "solid", "dash", "dashdot"), strict=True):
                 part = table[
                     (table.classifier == name) & (table.tested_on == tested) & (table.trained_on == trained)
                 ].sort_values("window_ms")
+                if part.empty:
+                    continue
                 fig.add_scatter(
                     x=part.window_ms, y=part.f1, name=f"{name}, trained: {trained}", legendgroup=name + trained,
                     showlegend=column == 1, mode="lines+markers", line={"color": _COLOUR[name], "dash": dash},

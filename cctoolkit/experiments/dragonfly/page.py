@@ -102,7 +102,7 @@ def linux(work: Work, tables: Tables) -> list[str]:
     return [
         "The same scenarios in the simulator and on real Linux, by where networks were trained and tested. A run that "
         "is tested on is not trained on in any place. With offload, taps see what segmentation offload passes on, as "
-        "in Mininet: packets of up to 64 kB.",
+        "in Mininet: packets of up to 64 kB. The bundled model `cca` was trained elsewhere.",
         markdown_table(places(tables["linux"]), labels=3),
     ]
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # the command's help imports this module
     from ...scenario import Flow, Scenario
 
 __all__ = [
+    "BUNDLED",
     "CLASSIFIERS",
     "DROPPED_PERCENT",
     "FULL_WINDOWS_MS",
@@ -48,6 +49,8 @@ SESSION = "session"
 LINUX = "linux"
 #: What tables call the places where runs come from.
 PLACES = SIMULATOR, REAL_LINUX, OFFLOAD = "simulator", "real Linux", "real Linux with offload"
+#: What tables call the training of the bundled model `cca`.
+BUNDLED = "bundled"
 #: The paper's networks, and what tables call them.
 NETWORKS = {"mininet": "Mininet", "physical": "physical network", "cloud": "cloud"}
 #: The networks that classifiers are trained on.

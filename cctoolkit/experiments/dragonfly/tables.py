@@ -21,7 +21,7 @@ from ...identify.windows import FEATURE_SETS, INPUTS, joined, windows_at
 from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
 from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
-from .scenarios import CLASSIFIERS, NETWORKS, OFFLOAD, OTHER_DATA, REAL_LINUX, SIMULATOR, jobs
+from .scenarios import BUNDLED, CLASSIFIERS, NETWORKS, OFFLOAD, OTHER_DATA, REAL_LINUX, SIMULATOR, jobs
 from .training import Training
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Work",
     "accuracy_by_epoch",
     "background_of",
+    "bundled_by_place",
     "by_published_inputs",
     "by_split",
     "elsewhere",
@@ -401,11 +402,7 @@ def f1_by_place(
     DataFrame
         ``classifier``, ``window_ms``, ``trained_on``, ``tested_on`` (places) and the scores.
     """
-    cut = []
-    for place, recordings in places.items():
-        part = training.cut(recordings, window_ms, CLASSIFIERS[classifier])
-        cut.append(dataclasses.replace(part, table=part.table.assign(tested_on=place)))
-    windows = joined(cut)
+    windows = _of_places(places, training, window_ms, CLASSIFIERS[classifier])
     tables = []
     for place in places:
 
@@ -414,11 +411,44 @@ def f1_by_place(
             return learnt.of(tested_on=place), tested
 
         _, table = training.scores(classifier, parts, "tested_on")
-        table.insert(0, "classifier", classifier)
-        table.insert(1, "window_ms", window_ms)
-        table.insert(2, "trained_on", place)
-        tables.append(table)
+        tables.append(_of_training(table, classifier, window_ms, place))
     return pd.concat(tables, ignore_index=True)
+
+
+def bundled_by_place(
+    places: Mapping[str, SlotDataset], training: Training, windows_ms: Sequence[float]
+) -> pd.DataFrame:
+    """F1 of the bundled model `cca` in each place, as :func:`f1_by_place` has it; it may not say "unknown"."""
+    from ...identify import load
+    from ...identify.evaluation import evaluate
+
+    model = load("cca")
+    tables = []
+    for window_ms in windows_ms:
+        if window_ms >= min(model.windows_ms):
+            windows = _of_places(places, training, window_ms, model.inputs)
+            names = np.asarray(model.classes_, object)[model.predict_proba(windows).argmax(axis=1)]
+            table = evaluate(names, windows, by="tested_on")
+            tables.append(_of_training(table, "ours", window_ms, BUNDLED))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _of_places(
+    places: Mapping[str, SlotDataset], training: Training, window_ms: float, inputs: str | Sequence[str]
+) -> Windows:
+    """Windows of each place, which the table calls ``tested_on``."""
+    cut = []
+    for place, recordings in places.items():
+        part = training.cut(recordings, window_ms, inputs)
+        cut.append(dataclasses.replace(part, table=part.table.assign(tested_on=place)))
+    return joined(cut)
+
+
+def _of_training(table: pd.DataFrame, classifier: str, window_ms: float, trained_on: str) -> pd.DataFrame:
+    table.insert(0, "classifier", classifier)
+    table.insert(1, "window_ms", window_ms)
+    table.insert(2, "trained_on", trained_on)
+    return table
 
 
 def _only(windows: Windows, inputs: Sequence[str]) -> Windows:
@@ -736,8 +766,9 @@ def splits(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.
 
 
 def linux(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """``linux``: :func:`f1_by_place`."""
-    table = pd.concat(_all(found)).sort_values("window_ms", kind="stable", ignore_index=True)
+    """``linux``: :func:`f1_by_place` and :func:`bundled_by_place`."""
+    tables = [*_all(found), bundled_by_place(work.places, work.training, work.windows_ms)]
+    table = pd.concat(tables).sort_values("window_ms", kind="stable", ignore_index=True)
     return {"linux": work.of_network(table, work.simulated_network)}
 
 
