@@ -152,6 +152,12 @@ RESULTS = {
         "--longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only windows",
         "windows", "background",
     ),
+    "dragonfly-linux": Result(
+        "the Dragonfly paper's classifiers on the same runs in the simulator and on real Linux",
+        "cct experiment dragonfly --full --testbed --runs 200 --seconds 11 --seeds 1 --window-ms 100 --window-ms 1000 "
+        "--window-ms 10000 --longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only linux", ("linux",),
+        (f"{_HERE}.dragonfly.parts", _UML), f"{_HERE}.dragonfly.book", files=(*_LINUX, "data/models/cca/*"),
+    ),
     "dragonfly-physical": _experiment(
         "dragonfly", "the Dragonfly paper's figures on runs like its physical network, and in its cloud",
         "--full --network physical --runs 500 --seconds 20 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000 "
