@@ -140,7 +140,7 @@ RESULTS = {
     "dragonfly": _experiment(
         "dragonfly", "the Dragonfly paper's figures on simulated runs",
         "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
-        "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits", "published",
+        "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
     ),
     "dragonfly-paper": _experiment(
         "dragonfly", "the Dragonfly paper's single inputs with as many runs as it has, each of a minute",
