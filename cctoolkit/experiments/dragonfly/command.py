@@ -112,8 +112,8 @@ def run(
     session : Path, optional
         The authors' session (:func:`.logs.read_session`).
     testbed : bool
-        Also make the same runs on real Linux, in virtual time (``linux``): 500 of 11 s take more than an hour of one
-        core.
+        Also make the same runs on real Linux, in virtual time, without and with segmentation offload (``linux``): 200
+        of 11 s take about an hour of one core.
     only : list of str, optional
         Some of :data:`~.scenarios.TITLES`; all by default, the last two only with `testbed` and `session`.
     full : bool
