@@ -10,17 +10,13 @@ from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
 from ..statements import bullets_of
 from . import conclusions
-from .page import places, session_answers, session_learnt
+from .page import places, scores, session_answers, session_learnt
 from .scenarios import CLASSIFIERS, NETWORKS, PRINTED_MS, PUBLISHED, WINDOW_FIGURES, network_of
 from .tables import last_epochs
 
 __all__ = ["VIEWS"]
 
 Tables = Mapping[str, pd.DataFrame]
-
-
-def _score(row: pd.Series) -> str:
-    return f"{row.f1:.2f} ({row.low:.2f} to {row.high:.2f})"
 
 
 def _by(
@@ -37,7 +33,7 @@ def _by(
 
     def one(tables: Tables) -> str:
         table = tables[name]
-        cells = table.assign(cell=table.apply(_score, axis=1))
+        cells = table.assign(cell=scores(table))
         wide = cells.pivot_table(index=column, columns="classifier", values="cell", aggfunc="first")
         wide = wide[[c for c in CLASSIFIERS if c in wide]]
         for classifier in PUBLISHED:
@@ -81,7 +77,7 @@ def inputs(tables: Tables) -> str:
     """Figure 2: F1 of single inputs and of sets."""
     table = tables["inputs"]
     return markdown_table(
-        pd.DataFrame({"input": [f"`{i}`" for i in table.input], "F1": table.apply(_score, axis=1)}), labels=1
+        pd.DataFrame({"input": [f"`{i}`" for i in table.input], "F1": scores(table)}), labels=1
     )
 
 
@@ -111,7 +107,7 @@ def ccas(tables: Tables) -> str:
 def published(tables: Tables) -> str:
     """F1 with the paper's inputs and with those of the published code."""
     table = tables["published"]
-    return markdown_table(pd.DataFrame({"inputs": table.inputs, "F1": table.apply(_score, axis=1)}), labels=1)
+    return markdown_table(pd.DataFrame({"inputs": table.inputs, "F1": scores(table)}), labels=1)
 
 
 VIEWS: dict[str, Callable[[Tables], str]] = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..._support.ethernet import FULL_FRAME_BYTES
 from .. import statements as shared
 from ..papers import paper_numbers
 from ..statements import OURS, Range, Statement, above, every, rising, statements_table
@@ -31,8 +32,6 @@ Tables = Mapping[str, pd.DataFrame]
 
 #: Scores this near to a printed number agree with it.
 NEAR = 0.05
-#: Of Ethernet, with the usual MTU.
-FRAME_BYTES = 1514
 
 
 def statements(tables: Tables) -> pd.DataFrame:
@@ -454,10 +453,10 @@ def session(tables: Tables) -> list[Statement]:
         Statement(
             "session",
             f"{OURS}the session's taps saw segmentation offload: a packet has more bytes than an Ethernet frame "
-            f"({FRAME_BYTES})",
+            f"({FULL_FRAME_BYTES})",
             ", ".join(f"{cca} {size:.0f} bytes" for cca, size in large.items())
             + f"; at most {flows.most_packets.max()} packets in a slot",
-            bool((large > FRAME_BYTES).all()),
+            bool((large > FULL_FRAME_BYTES).all()),
         )
     )
     f1 = learnt.set_index(["inputs", "tested_on"]).f1

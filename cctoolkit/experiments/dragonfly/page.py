@@ -109,16 +109,22 @@ def linux(work: Work, tables: Tables) -> list[str]:
 
 def places(table: pd.DataFrame) -> pd.DataFrame:
     """F1 with its interval by window, classifier and where it was trained, and by where it was tested."""
-    cells = table.assign(
-        cell=[f"{r.f1:.2f} ({r.low:.2f} to {r.high:.2f})" for r in table.itertuples(index=False)]
-    )
     keys = {"window_ms": "window, ms", "classifier": "classifier", "trained_on": "trained"}
-    wide = cells.pivot_table(
-        index=list(keys), columns="tested_on", values="cell", aggfunc="first", sort=False
-    )
+    wide = _by_test(table, list(keys))
     return (
         wide[list(PLACES)].add_prefix("tested: ").reset_index().rename(columns=keys).rename_axis(columns=None)
     )
+
+
+def scores(table: pd.DataFrame) -> list[str]:
+    """F1 with its interval, row by row."""
+    return [f"{r.f1:.2f} ({r.low:.2f} to {r.high:.2f})" for r in table.itertuples(index=False)]
+
+
+def _by_test(table: pd.DataFrame, index: str | list[str]) -> pd.DataFrame:
+    """F1 with its interval, with a column for each thing that was tested on."""
+    cells = table.assign(cell=scores(table))
+    return cells.pivot_table(index=index, columns="tested_on", values="cell", aggfunc="first", sort=False)
 
 
 def session(work: Work, tables: Tables) -> list[str]:
@@ -150,8 +156,4 @@ def session_answers(answers: pd.DataFrame) -> pd.DataFrame:
 
 def session_learnt(learnt: pd.DataFrame) -> pd.DataFrame:
     """F1 with its interval by inputs and by what was tested on."""
-    cells = learnt.assign(
-        cell=[f"{r.f1:.2f} ({r.low:.2f} to {r.high:.2f})" for r in learnt.itertuples(index=False)]
-    )
-    wide = cells.pivot_table(index="inputs", columns="tested_on", values="cell", aggfunc="first", sort=False)
-    return wide.reset_index().rename_axis(columns=None)
+    return _by_test(learnt, "inputs").reset_index().rename_axis(columns=None)
