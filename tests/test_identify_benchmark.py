@@ -11,7 +11,7 @@ from tools import mostly_slow
 
 import cctoolkit as cct
 from cctoolkit.errors import ParameterError, SchemaError
-from cctoolkit.identify import SlotDataset, bundled_models, load
+from cctoolkit.identify import SlotDataset, benchmark, bundled_models, load
 from cctoolkit.identify.benchmark import PARTS, answers, build, questions, read_answers
 from cctoolkit.identify.leaderboard import NAMELESS, leaderboard, scores, write
 from cctoolkit.identify.leakage import trained_runs
@@ -179,9 +179,26 @@ def test_a_damaged_leaderboard_is_written_anew(tmp_path, file, content):
     assert board["model"].tolist() == ["new"]
 
 
+def test_offload_is_home_on_hosts_that_have_it(tmp_path, monkeypatch):
+    made = {}
+
+    def noted(scenarios, folder, **options):
+        made[folder.name] = ([scenario for _, scenario in scenarios], options["offload"])
+
+    monkeypatch.setattr(benchmark, "build_dataset", noted)
+    build(tmp_path, runs=2, progress=False)
+    assert "offload" not in made  # the simulator's packets are segments
+    made.clear()
+    build(tmp_path, runs=2, on="uml", progress=False)
+    assert tuple(made) == PARTS and [part for part, (_, offload) in made.items() if offload] == ["offload"]
+    assert made["offload"][0] == made["home"][0]
+
+
 def test_parts_that_are_none(tmp_path):
     with pytest.raises(ParameterError, match="part: 'moon' must be one of home, path"):
         build(tmp_path, parts=["moon"], progress=False)
+    with pytest.raises(ParameterError, match="part: 'offload' must be one of home, path"):
+        build(tmp_path, parts=["offload"], progress=False)
     with pytest.raises(ParameterError, match="no flow is long enough"):
         questions({})
 

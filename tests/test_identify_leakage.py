@@ -198,9 +198,12 @@ def test_training_data_of_a_model_is_reported(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == ""
 
     (tmp_path / "on").mkdir()  # another one, that goes on from it
-    write_split(tmp_path / "on", data.flows, ["2-codel-1"], ["1-red-1", "3-codel-1"], before=model)
+    testing = ["1-red-1", "3-codel-1"]
+    write_split(tmp_path / "on", data.flows, ["2-codel-1"], testing, contents=data.contents, before=model)
     on = SimpleNamespace(folder=tmp_path / "on", name="on")
     assert trained_runs(on) == {*training, "2-codel-1"} and len(trained_settings(on)) == 13
+    listed = pd.read_csv(tmp_path / "on" / SPLIT)
+    assert set(listed["run"][listed["part"] == "test"]) == {"1-codel-1", "3-codel-1"}
 
     (tmp_path / SPLIT).write_text("run,part\na,train\nb,test\n")  # of an earlier version
     assert trained_runs(model) == {"a"} and trained_settings(model) == set()

@@ -1,8 +1,9 @@
 """A benchmark for identifying congestion controls: fixed settings, windows to name, and a score for each part.
 
 The parts are ``home``, settings like those that the bundled models learned from; the families of
-:mod:`~.elsewhere`; and ``others``, congestion controls that a model for Reno, CUBIC and BBR does not know. The same
-number of runs and seed gives the same scenarios; in the simulator and in virtual time, also the same packets.
+:mod:`~.elsewhere`; ``offload``, the runs of ``home`` with segmentation offload, which only real hosts have; and
+``others``, congestion controls that a model for Reno, CUBIC and BBR does not know. The same number of runs and seed
+gives the same scenarios; in the simulator and in virtual time, also the same packets.
 
 Data flows one way: :func:`build` makes the datasets, :func:`questions` lists the windows, :func:`answers` gets a
 model's names for them (:func:`read_answers` reads those of other classifiers), and :mod:`~.leaderboard` scores them.
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["PARTS", "TRUTH", "WINDOWS_MS", "answers", "build", "questions", "read_answers"]
 
 #: Parts of the benchmark, in the order of its tables.
-PARTS = ("home", *FAMILIES, "others")
+PARTS = ("home", *FAMILIES, "offload", "others")
+#: Those that the simulator lacks: its packets are segments.
+_REAL = ("offload",)
 WINDOWS_MS = (100.0, 1000.0, 10_000.0)
 #: Added to the seed of ``others``: models are trained on the first runs of the same kind of settings.
 _OTHERS_SEED = 7000
@@ -59,7 +62,7 @@ _BEHIND = ["out_bytes", "out_packets", "out_ce_packets", "out_seq", "cbiq_bytes"
 def build(
     directory: str | os.PathLike[str],
     *,
-    parts: Sequence[str] = PARTS,
+    parts: Sequence[str] | None = None,
     runs: int = 24,
     seed: int = 1,
     on: str = "simulator",
@@ -71,8 +74,8 @@ def build(
     Parameters
     ----------
     directory : path
-    parts : sequence of str
-        Some of :data:`PARTS`.
+    parts : sequence of str, optional
+        Some of :data:`PARTS`; by default all that `on` has. The simulator has no ``offload``.
     runs : int
         Runs of each part.
     seed : int
@@ -89,21 +92,23 @@ def build(
     ParameterError
         There is no such part, or a folder has runs of other settings.
     """
+    there = tuple(part for part in PARTS if on != "simulator" or part not in _REAL)
     found = {}
-    for part in parts:
-        if part not in PARTS:
-            raise ParameterError(f"part: {part!r} must be one of {', '.join(PARTS)}")
+    for part in there if parts is None else parts:
+        if part not in there:
+            raise ParameterError(f"part: {part!r} must be one of {', '.join(there)}")
         ccas: tuple[str, ...] = PAPER_CCAS
         if part == "others":
-            there = SIMULATOR_CCAS if on == "simulator" else KERNEL_CCAS
-            ccas = tuple(cca for cca in there if cca not in PAPER_CCAS)
+            known = SIMULATOR_CCAS if on == "simulator" else KERNEL_CCAS
+            ccas = tuple(cca for cca in known if cca not in PAPER_CCAS)
             scenarios, special = jobs("every-cca", on=on, runs=runs, seed=_OTHERS_SEED + seed, ccas=ccas)
-        elif part == "home":
+        elif part in ("home", "offload"):
             scenarios, special = jobs("hard", on=on, runs=runs, seed=seed, part="test")
         else:
             scenarios, special = jobs("elsewhere", on=on, runs=runs, seed=seed, part=part)
         found[part] = build_dataset(
-            scenarios, Path(directory) / part, on=on, special=special, background=0, workers=workers, progress=progress
+            scenarios, Path(directory) / part, on=on, special=special, background=0, offload=part == "offload",
+            workers=workers, progress=progress,
         )  # fmt: skip
     return found
 

@@ -55,7 +55,7 @@ def write_split(
         By run, what was recorded (:attr:`~.datasets.Datasets.contents`): it identifies a run wherever it is, whatever
         its name. Without it, the name does.
     before : Model, optional
-        The model that training continued from; its training runs count for this one, too.
+        The model that training continued from; its runs count for this one, too.
     """
     settings = settings_of_runs(flows)
     rows = [
@@ -64,14 +64,22 @@ def write_split(
         for run in runs
     ]
     table = pd.DataFrame(rows, columns=_COLUMNS)
-    older = None if before is None else _trained(before)
+    older = None if before is None else _listed(before)
     if older is not None:
-        table = pd.concat([older, table]).drop_duplicates(["run", "content"])
+        both = pd.concat([older, table])
+        table = both.sort_values("part", key=lambda part: part != "train", kind="stable")
+        table = table.drop_duplicates(["run", "content"])
     write_csv(table, folder / SPLIT)
 
 
 def _trained(model: Model) -> pd.DataFrame | None:
-    """Training runs of a model, as :func:`write_split` wrote them; None if its folder does not list them."""
+    """Training runs of a model; None if its folder does not list them."""
+    listed = _listed(model)
+    return None if listed is None else listed[listed["part"] == "train"]
+
+
+def _listed(model: Model) -> pd.DataFrame | None:
+    """Runs of a model, as :func:`write_split` wrote them; None if its folder does not list them."""
     path = model.folder / SPLIT
     if not path.is_file():
         return None
@@ -82,7 +90,7 @@ def _trained(model: Model) -> pd.DataFrame | None:
         known = False
     if not known:
         raise SchemaError(f"{path}: not a table of run and part, as cct train writes it")
-    return table[table["part"] == "train"].reindex(columns=_COLUMNS, fill_value="")
+    return table.reindex(columns=_COLUMNS, fill_value="")
 
 
 def trained_runs(model: Model) -> set[str] | None:

@@ -84,11 +84,10 @@ def baselines(tables: Tables) -> str:
     """Each model's mean score over the families with names and at home, with two taps."""
     table = tables["scores"]
     two = table[(table.taps == 2) & ~table.part.isin(NAMELESS)]
-    elsewhere = two.part.isin(FAMILIES)
     rows = []
     for model in two.model.unique():
         row = {"model": f"`{model}`"}
-        for place, there in (("home", ~elsewhere), ("elsewhere", elsewhere)):
+        for place, there in (("home", two.part == "home"), ("elsewhere", two.part.isin(FAMILIES))):
             means = two[there & (two.model == model)].groupby("window_ms").score.mean()
             row |= {
                 f"{place}, {words}": f"{means[ms]:.2f}" for ms, words in LENGTHS.items() if ms in means.index
