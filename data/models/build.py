@@ -445,7 +445,7 @@ def cca(work: Work) -> None:
     data = f"{before.about['data']} {offloaded(work)}"
     limits = f"No {UNSEEN}. {NEAR} A flow that paces like BBR is called BBR."
     save(model, model_folder(work), data=data, limits=limits, step="cca")
-    write_runs(work, model_folder(work), (*names, *REHEARSED_AT_LAST), ["hard-test"], before=before)
+    write_runs(work, model_folder(work), names, ["hard-test"], before=before)  # the rehearsed ones were its own
     cca_scores(work)
 
 

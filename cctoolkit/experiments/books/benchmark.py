@@ -55,6 +55,16 @@ def errors(tables: Tables) -> str:
     )
 
 
+def offload(tables: Tables) -> str:
+    """The runs of home with segmentation offload and without, with two taps."""
+    two = _ours(tables["scores"]).query("taps == 2").set_index(["part", "window_ms"])["score"]
+    pairs = [
+        f"{two[('offload', ms)]:.2f} instead of {two[('home', ms)]:.2f} at {words}"
+        for ms, words in LENGTHS.items()
+    ]
+    return f"In the same runs with segmentation offload, macro F1 is {', '.join(pairs)}."
+
+
 def hardest(tables: Tables) -> str:
     """The family with the lowest score at 10 s with two taps."""
     table = _ours(tables["scores"])
@@ -106,5 +116,5 @@ def _range(shares: pd.Series) -> str:
 
 
 VIEWS: dict[str, Callable[[Tables], str]] = {
-    "scores": scores, "errors": errors, "hardest": hardest, "behaviour": behaviour, "baselines": baselines,
+    "scores": scores, "errors": errors, "offload": offload, "hardest": hardest, "behaviour": behaviour, "baselines": baselines,
 }  # fmt: skip
