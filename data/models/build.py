@@ -3,14 +3,14 @@
 
     build.py [STEP…] [--work DIR] [--seed N]
 
-Steps, each of which takes up what is there of the one before: ``data`` (some 4500 runs on the testbed's kernel in
-virtual time and 4100 simulations: seven to eight core-hours), ``home`` (settings drawn like those of the paper),
+Steps, each of which takes up what is there of the one before: ``data`` (some 3600 runs on the testbed's kernel in
+virtual time and 4100 simulations: six to seven core-hours), ``home`` (settings drawn like those of the paper),
 ``world`` (goes on from there with the settings of the world), ``families`` (the same without one family at a time,
-tested on it), ``everywhere`` (goes on from ``world`` with all congestion controls in these settings), ``cca`` (once a
-seed: goes on from there with segmentation offload; ``cca-scores`` without training), ``feature-sets``,
-``every-home``, ``every-cca`` (goes on from there with the settings of the world; ``every-scores`` without training),
-``dragonfly`` (with DeePCCI beside it), ``rejection``, ``sim`` (trained on simulations only); without a step all of
-them. Step ``nebby`` needs other people's traces, so only by name: ``cct dataset add DIR/nebby Nebby/sensitivity`` first. It also needs a kernel that does what
+tested on it), ``cca`` (once a seed: goes on from ``world`` with all congestion controls in these settings;
+``cca-scores`` without training), ``feature-sets``, ``every-home``, ``every-cca`` (goes on from there with the settings
+of the world; ``every-scores`` without training), ``dragonfly`` (with DeePCCI beside it),
+``rejection``, ``sim`` (trained on simulations only); without a step all of them. Step ``nebby`` needs other people's
+traces, so only by name: ``cct dataset add DIR/nebby Nebby/sensitivity`` first. It also needs a kernel that does what
 theirs did: ``cct testbed build --with hardware/linux/link --with hardware/linux/per-ack``. Models go to
 ``data/models/``, scores to ``data/results/models/``.
 
@@ -78,14 +78,6 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "bbr-world": (lambda: world(60, 5, ccas=("bbr", "cubic")), "uml", 6),
     "every-test": (lambda: every_cca(60, 903), "uml", 6),
     "bursts": (lambda: bursts(1360, 2), "uml", 1),
-    "offload-world": (lambda: world(180, 8), "uml", 6),
-    "offload-every-world": (lambda: world(180, 9, ccas=KERNEL_CCAS), "uml", 6),
-    "offload-hard": (lambda: hard(60, 8), "uml", 3),
-    "offload-every": (lambda: every_cca(120, 905), "uml", 6),
-    "world-again": (lambda: world(110, 10), "uml", 6),
-    "every-world-again": (lambda: world(80, 11, ccas=KERNEL_CCAS), "uml", 6),
-    "hard-again": (lambda: hard(30, 9), "uml", 3),
-    "every-again": (lambda: every_cca(70, 906), "uml", 6),
     "sim-paper": (lambda: paper(1300, 101), "simulator", 3),
     "sim-hard": (lambda: hard(260, 101), "simulator", 3),
     "sim-world": (lambda: world(700, 101), "simulator", 6),
@@ -95,8 +87,6 @@ DATASETS: dict[str, tuple[Any, str, int]] = {
     "sim-crowd": (lambda: paper(300, 104), "simulator", 3),
     "sim-every": (lambda: every_cca(540, 501, ccas=SIMULATOR_CCAS), "simulator", 6),
 }
-#: Those whose hosts and links have segmentation offload.
-OFFLOADED = ("offload-world", "offload-every-world", "offload-hard", "offload-every")
 #: Congestion controls that do the same here: DCTCP without marks falls back to Reno in Linux, by name or by behaviour.
 ALIKE = {"reno": ("reno", "dctcp-reno")}
 #: What does in these runs what Reno does: DCTCP without marks halves as Reno does, and LP mostly yields no earlier.
@@ -121,15 +111,9 @@ EVERYWHERE = ("world", "sim-world", "sim-world-every", "every-world", "every-wor
 REHEARSED_AGAIN = {
     "hard": 50, "every": 420, "every-more": 120, "sim-paper": 400, "sim-hard": 60, "sim-few": 100,
 }  # fmt: skip
-#: New runs without offload, and so many of those before, that go along when a model learns from runs with it.
-SEGMENTS = ("world-again", "every-world-again", "hard-again", "every-again")
-REHEARSED_AT_LAST = {"sim-paper": 150, "sim-hard": 40, "sim-few": 100, "sim-world": 200}
 #: Of the real runs of the world each seventh is kept back from training, to learn from it how probable names are, where
 #: one flow of ten uses a congestion control that has no name.
-CALIBRATED = (
-    "world", "world-every", "every-world", "every-world-more", "world-again", "every-world-again", "offload-world",
-    "offload-every-world",
-)  # fmt: skip
+CALIBRATED = ("world", "world-every", "every-world", "every-world-more")
 OTHER_SHARE = 0.1
 #: Windows of each flow there.
 WORLD_LENGTHS = {30: 1, 100: 4, 300: 2, 1000: 5, 3000: 2, 10_000: 3}
@@ -181,7 +165,7 @@ class Work:
         folder = self.folder / name
         if (folder / "dataset.json").is_file():
             return SlotDataset(folder)
-        return identify.build_dataset(scenarios(), folder, on=on, special=special, offload=name in OFFLOADED)
+        return identify.build_dataset(scenarios(), folder, on=on, special=special)
 
     def windows(
         self, name: str, ms: float, inputs: str | Sequence[str], per_flow: int, testing: bool = False
@@ -420,32 +404,20 @@ def world_folder(work: Work) -> Path:
     return work.folder / "world-model"
 
 
-def everywhere(work: Work) -> None:
+def cca(work: Work) -> None:
     """The same, having met all congestion controls there."""
     parts = work.of_the_world(EVERYWHERE, REHEARSED_AGAIN)
     model = train(work, parts, work.seed, epochs=6, learning_rate=5e-4, pretrained=world_folder(work))
     model.calibrate(work.calibrating(EVERYWHERE), OTHER_SHARE)
     before = identify.load(world_folder(work))
-    data = f"{before.about['data']} {went_on_again(work)}"
-    save(model, everywhere_folder(work), data=data, limits=LIMITS, step="everywhere")
-    write_runs(work, everywhere_folder(work), (*EVERYWHERE, *REHEARSED_AGAIN), ["hard-test"], before=before)
-
-
-def everywhere_folder(work: Work) -> Path:
-    return work.folder / f"everywhere-{work.seed}"
-
-
-def cca(work: Work) -> None:
-    """The same, having met segmentation offload."""
-    names = (*OFFLOADED, *SEGMENTS)
-    parts = work.of_the_world(names, REHEARSED_AT_LAST)
-    before = identify.load(everywhere_folder(work))
-    model = train(work, parts, work.seed, epochs=4, learning_rate=5e-4, pretrained=before.folder)
-    model.calibrate(work.calibrating(names), OTHER_SHARE)
-    data = f"{before.about['data']} {offloaded(work)}"
-    limits = f"No {UNSEEN}. {NEAR} A flow that paces like BBR is called BBR."
-    save(model, model_folder(work), data=data, limits=limits, step="cca")
-    write_runs(work, model_folder(work), names, ["hard-test"], before=before)  # the rehearsed ones were its own
+    save(
+        model,
+        model_folder(work),
+        data=f"{before.about['data']} {went_on_again(work)}",
+        limits=f"{LIMITS} A flow that paces like BBR is called BBR.",
+        step="cca",
+    )
+    write_runs(work, model_folder(work), (*EVERYWHERE, *REHEARSED_AGAIN), ["hard-test"], before=before)
     cca_scores(work)
 
 
@@ -585,8 +557,10 @@ NEAR = (
     "RTTs show hardly any of it. It is hardest with long RTTs, above CUBIC's crossover with Reno; the Reno-friendly "
     "region below it is easier."
 )
-UNSEEN = "token buckets, lost acknowledgements or measured wireless links in training"
-LIMITS = f"No segmentation offload, {UNSEEN}. {NEAR}"
+LIMITS = (
+    "No segmentation offload, no token buckets, no lost acknowledgements, no measured wireless links in training. "
+    + NEAR
+)
 IDEAL = (
     "The network is ideal: no wireless, no offload, no short flows in the background, no lost acknowledgements. "
     + NEAR
@@ -650,16 +624,6 @@ def went_on_again(work: Work) -> str:
         f"A last step had {real} real runs of all the kernel's congestion controls in such settings, "
         f"{runs['sim-every-world']} simulated ones, and again runs of the steps before ({runs['world']} of `world`, "
         f"{runs['sim-world']} of `sim-world`, {runs['sim-world-every']} of `sim-world-every`, {again})."
-    )
-
-
-def offloaded(work: Work) -> str:
-    runs = {d: len(work.dataset(d)) for d in (*OFFLOADED, *SEGMENTS)}
-    with_it, without = (sum(runs[d] for d in names) for names in (OFFLOADED, SEGMENTS))
-    again = ", ".join(f"{n} of `{name}`" for name, n in REHEARSED_AT_LAST.items())
-    return (
-        f"After that came {with_it} real runs with segmentation offload (packets of up to 64 kB) in settings of all "
-        f"these kinds but the first, {without} more without it, and some runs from before ({again})."
     )
 
 
@@ -1049,7 +1013,6 @@ STEPS = {
     "home": home,
     "world": having_seen_the_world,
     "families": families,
-    "everywhere": everywhere,
     "cca": cca,
     "cca-scores": cca_scores,
     "feature-sets": feature_sets,

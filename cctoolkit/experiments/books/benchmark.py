@@ -116,5 +116,6 @@ def _range(shares: pd.Series) -> str:
 
 
 VIEWS: dict[str, Callable[[Tables], str]] = {
-    "scores": scores, "errors": errors, "offload": offload, "hardest": hardest, "behaviour": behaviour, "baselines": baselines,
+    "scores": scores, "errors": errors, "offload": offload, "hardest": hardest, "behaviour": behaviour,
+    "baselines": baselines,
 }  # fmt: skip
