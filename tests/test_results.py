@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from cctoolkit.errors import CCToolkitError, ParameterError
 from cctoolkit.experiments import code_hash as code_hash_module, kept, pages, results
 from cctoolkit.experiments.catalogue import RESULTS, Result
 from cctoolkit.experiments.code_hash import ROOT, changes, code_hash
+from cctoolkit.testbed.kernel import Kernel
 
 # ---- the hash of the code --------------------------------------------------------------------------------------------
 
@@ -268,6 +270,22 @@ def test_a_result_is_made_kept_and_known_to_be_stale(
     assert kept.state("toy", toy_result) == "stale"
     (toy_result / "toy" / "made.json").write_text(json.dumps(about | {"code": None}))
     assert kept.state("toy", toy_result) == "recorded"
+
+
+def test_a_result_on_real_linux_says_with_which_kernel(
+    toy_result: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {name for name, one in RESULTS.items() if one.on_linux} >= {"cca-benchmark-linux", "l4s-linux"}
+    on_linux = dataclasses.replace(RESULTS["toy"], code=("toy", "cctoolkit.testbed.uml"))
+    monkeypatch.setitem(RESULTS, "toy", on_linux)
+    monkeypatch.setattr(
+        results, "find_kernel", lambda: Kernel(Path("linux"), "0123456789abcdef", "7.2.12-tt")
+    )
+    results.make("toy", toy_result)
+    about = kept.made("toy", toy_result)
+    assert about["kernel"] == "7.2.12-tt (0123456789ab)"
+    monkeypatch.setattr(pages, "made", lambda name: about)
+    assert pages.how_made("toy").endswith(", kernel 7.2.12-tt (0123456789ab).")
 
 
 @pytest.mark.slow

@@ -50,6 +50,11 @@ class Result:
         """Whether ``results make`` can make it."""
         return not self.why_not
 
+    @property
+    def on_linux(self) -> bool:
+        """Whether it has runs on the testbed's kernel."""
+        return _UML in self.code
+
 
 #: What real Linux adds to what a result depends on: the backend, which is imported by name, and sources in C.
 _UML = "cctoolkit.testbed.uml"

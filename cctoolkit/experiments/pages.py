@@ -99,7 +99,8 @@ def how_made(name: str) -> str:
         return f"{where}, {', '.join(p for p in parts if p)}; `{command}` makes it again."
     return (
         f"`data/results/{name}/`, made by `{about['command']}` with cctoolkit {about['version']} (commit "
-        f"{about['commit']}) on {about['date']}: {about['machine']}."
+        f"{about['commit']}) on {about['date']}: {about['machine']}"
+        f"{', kernel ' + about['kernel'] if 'kernel' in about else ''}."
     )
 
 

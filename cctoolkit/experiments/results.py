@@ -27,6 +27,7 @@ from typing import Any
 from .._support.children import ending_with_parent
 from .._support.terminal import abandon_output, note, printing, say
 from ..errors import CCToolkitError, ParameterError
+from ..testbed.kernel import find_kernel
 from .catalogue import RESULTS
 from .code_hash import ROOT, changes
 from .kept import FOLDER, hash_of, keep, made, result, state
@@ -65,6 +66,7 @@ def make(name: str, folder: Path = FOLDER) -> None:
     if not one.runs_here:
         raise ParameterError(f"result: {name} is made by `{one.command}`: {one.why_not}")
     code = hash_of(one)  # of what is about to run
+    kernel = {"kernel": _kernel()} if one.on_linux else {}
     output = WORK / name
     if not (output / "experiment.json").is_file():  # only experiments continue
         shutil.rmtree(output, ignore_errors=True)
@@ -91,10 +93,21 @@ def make(name: str, folder: Path = FOLDER) -> None:
     if missing:
         raise CCToolkitError(f"result: `{one.command}` wrote no {', '.join(missing)}")
     options = _options(output)
-    about = {"options": options, **provenance(one.command, code), "cpu_minutes": round(cpu_s / 60, 1)}
+    about = {
+        "options": options,
+        **provenance(one.command, code),
+        **kernel,
+        "cpu_minutes": round(cpu_s / 60, 1),
+    }
     keep(name, tables, about, folder)
     shutil.rmtree(output)
     spent.unlink()
+
+
+def _kernel() -> str:
+    """The testbed's kernel: with scenario and seed, it determines every packet."""
+    kernel = find_kernel()
+    return f"{kernel.version} ({kernel.sha256[:12]})"
 
 
 def _cpu_of_children_s() -> float:
