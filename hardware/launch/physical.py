@@ -13,7 +13,8 @@ Supported: the bottleneck's rate and rate schedule; queues and AQM as Linux queu
 router is named); congestion control, start, stop (whole seconds later), rate, ECN (the same for all flows of
 a sender), packet size and window size; UDP; base RTTs by delaying ACKs (if a host is named for that). The
 senders' own links are used as they are. Any other setting is refused, by name, and so is a sweep. iperf3 sends
-for whole seconds, so flows without a stop may go on for less than a second after the scenario's end.
+for whole seconds, so flows without a stop may go on for less than a second after the scenario's end. It announces
+a UDP flow with one datagram: if the queue drops it, the whole run is made again, up to three times.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from cctoolkit.testbed.qdisc import QdiscTree, kernel_module
 
 FIRST_PORT = 5201  # of the receiver; flow i uses FIRST_PORT + i
 FIRST_SOURCE_PORT = 42001
+TRIES = 3  # of a run whose UDP flows do not all start
 GRACE_S = 30  # how long a flow may take to deliver the rest after the scenario's end
 #: Fields that iperf3 does not support; they must have their defaults.
 REFUSED = (
@@ -523,6 +525,10 @@ class Failed(CCToolkitError):
     """A host failed."""
 
 
+class FirstDatagramLost(Failed):
+    """A UDP flow did not start: iperf3 announces it with one datagram, does not repeat it, and the queue lost it."""
+
+
 class Stopped(BaseException):
     """A signal arrived; the argument is its number."""
 
@@ -662,6 +668,8 @@ def _report(folder: Path, s: Sending) -> Report:
 
     Raises
     ------
+    FirstDatagramLost
+        The flow is UDP, the server answered over TCP, but the flow did not start.
     Failed
         There is none, it is damaged, or it has an error instead of a connection.
     """
@@ -672,6 +680,8 @@ def _report(folder: Path, s: Sending) -> Report:
         raise Failed(f"{where}: iperf3 wrote no report") from None
     try:
         if not found.get("start", {}).get("connected"):
+            if s.flow.is_udp and "cookie" in found["start"]:
+                raise FirstDatagramLost(f"{where}: its first datagram, which iperf3 sends only once, was lost")
             raise Failed(f"{where}: {found.get('error', 'iperf3 did not connect')}")
         start, end = found["start"], found.get("end", {})
         received, sent = (end.get(f"sum_{side}") or {} for side in ("received", "sent"))
@@ -877,9 +887,17 @@ def main(argv: list[str] | None = None) -> int:
             signal.signal(number, stop)
         with replacing_directory(args.output) as folder:
             raw = folder.with_name(f"{folder.name}.raw")
-            raw.mkdir()
-            run(scenario, hosts, raw, snaplen=args.snaplen, sample_s=args.sample)
-            collect(scenario, hosts, raw, folder)
+            for tries_left in reversed(range(TRIES)):
+                raw.mkdir()
+                run(scenario, hosts, raw, snaplen=args.snaplen, sample_s=args.sample)
+                try:
+                    collect(scenario, hosts, raw, folder)
+                    break
+                except FirstDatagramLost as err:
+                    if not tries_left:
+                        raise
+                    print(f"physical.py: {err}: running it again", file=sys.stderr)
+                    shutil.rmtree(raw)
         print(args.output)
         return 0
     except (CCToolkitError, OSError) as err:
