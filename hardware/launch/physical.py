@@ -681,7 +681,9 @@ def _report(folder: Path, s: Sending) -> Report:
     try:
         if not found.get("start", {}).get("connected"):
             if s.flow.is_udp and "cookie" in found["start"]:
-                raise FirstDatagramLost(f"{where}: its first datagram, which iperf3 sends only once, was lost")
+                raise FirstDatagramLost(
+                    f"{where}: its first datagram, which iperf3 sends only once, was lost"
+                )
             raise Failed(f"{where}: {found.get('error', 'iperf3 did not connect')}")
         start, end = found["start"], found.get("end", {})
         received, sent = (end.get(f"sum_{side}") or {} for side in ("received", "sent"))
