@@ -20,20 +20,24 @@ def run(directory: Path, packets: int | None, repeat: int) -> None:
     # what users have: byte code is kept
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
-    def python(*arguments: str) -> None:
-        command = [sys.executable, *arguments]
+    def process(*command: str) -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
 
+    python, cct = sys.executable, str(Path(sys.executable).with_name("cct"))
     read = f"import cctoolkit as cct; cap = cct.read_capture({str(path)!r})"
     cases = {
-        "python -c pass": ["-c", "pass"],
-        "import cctoolkit": ["-c", "import cctoolkit"],
-        "import, read 20 000 packets": ["-c", read],
-        "import, read 20 000 packets, flows, RTTs": ["-c", f"{read}; cap.flows; cct.rtt_samples(cap)"],
-        "cct --help": ["-m", "cctoolkit.cli", "--help"],
+        "python -c pass": [python, "-c", "pass"],
+        "import cctoolkit": [python, "-c", "import cctoolkit"],
+        "import, read 20 000 packets": [python, "-c", read],
+        "import, read 20 000 packets, flows, RTTs": [
+            python,
+            "-c",
+            f"{read}; cap.flows; cct.rtt_samples(cap)",
+        ],
+        "cct --help": [cct, "--help"],
     }
     for command in ("info", "flows", "rtt"):
-        cases[f"cct {command}, 20 000 packets"] = ["-m", "cctoolkit.cli", command, str(path)]
-    for name, arguments in cases.items():
-        python(*arguments)  # compiles whatever is not in the cache yet
-        line(name, measure(functools.partial(python, *arguments), repeat), 1, "")
+        cases[f"cct {command}, 20 000 packets"] = [cct, command, str(path)]
+    for name, command in cases.items():
+        process(*command)  # compiles whatever is not in the cache yet
+        line(name, measure(functools.partial(process, *command), repeat), 1, "")

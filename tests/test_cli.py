@@ -52,6 +52,17 @@ def mixed() -> cct.Capture:
     return cct.read_capture(MIXED)
 
 
+def test_leaving_takes_no_time() -> None:
+    """Nothing is left for the collection with which Python ends, which would look at all that libraries made."""
+    code = (
+        "import atexit, gc, sys; atexit.register(lambda: print(len(gc.get_objects()), gc.get_freeze_count()))\n"
+        "from cctoolkit.cli import main; sys.argv = ['cct', '--version']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    left, frozen = map(int, done.stdout.splitlines()[-1].split())
+    assert left < 1000 < frozen
+
+
 def test_help_has_an_example_for_every_command(run) -> None:
     status, out, _ = run("--help")
     assert status == 0
