@@ -127,6 +127,10 @@ RESULTS = {
         "l4s", "P4-CoDel's clock in the registers of the L4S paper's switch", "--full --part clock",
         "clock-logs", "clock-registers", "clock-phases",
     ),
+    "l4s-drops": _experiment(
+        "l4s", "drops of iRED's and P4-CoDel's published programs beside the L4S paper's switch", "--full --part drops",
+        "drops",
+    ),
     "l4s-delays": _experiment(
         "l4s", "queueing delays of iRED and PI2 beside the L4S paper's switch, phase by phase",
         "--full --part delays", "delay-registers", "delay-phases",

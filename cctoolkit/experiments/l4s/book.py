@@ -14,6 +14,7 @@ from .page import (
     delays_beside_switch,
     drop_times,
     drops_beside_switch,
+    drops_by_change,
     growth_beside_laws,
     kernel_beside_simulator,
     readings_beside_paper,
@@ -25,6 +26,7 @@ from .page import (
     shares_by_slow_start,
     table_3,
 )
+from .scenarios import AS_PUBLISHED, CODEL_AS_PUBLISHED
 
 __all__ = ["VIEWS"]
 
@@ -44,6 +46,8 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "clock-registers": lambda tables: markdown_table(registers_beside_switch(tables["clock-registers"])),
     "clock-drops": lambda tables: markdown_table(drops_beside_switch(tables["clock-phases"])),
     "clock-delays": lambda tables: markdown_table(delays_beside_switch(tables["clock-phases"])),
+    "drops-ired": lambda tables: markdown_table(drops_by_change(tables["drops"], AS_PUBLISHED)),
+    "drops-codel": lambda tables: markdown_table(drops_by_change(tables["drops"], CODEL_AS_PUBLISHED)),
     "delays": lambda tables: markdown_table(delays_beside_switch(tables["delay-phases"])),
     "growth": lambda tables: markdown_table(growth_beside_laws(tables["growth"])),
     "slow-start": lambda tables: markdown_table(shares_by_slow_start(tables["slow-start"])),
@@ -67,6 +71,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "readings": conclusions.readings,
             "published": conclusions.published,
             "clock": conclusions.clock,
+            "drops": conclusions.drops,
             "delays": conclusions.delays,
             "slow-start": conclusions.slow_start,
             "late": conclusions.late,

@@ -20,6 +20,8 @@ from .scenarios import (
     CODEL_AS_PUBLISHED,
     CONFIGURATIONS,
     DELAYS,
+    DROPS,
+    DROPS_MTUS,
     LATE,
     LATE_MTUS,
     LOGGED,
@@ -479,6 +481,17 @@ class Settings:
             case
             for mtu_bytes in CLOCK_MTUS
             for case in self._with_packets(mtu_bytes, [CODEL, CODEL_AS_PUBLISHED])
+        ]
+
+    def drops(self) -> list[Case]:
+        """The published programs in each of :data:`~.scenarios.DROPS`, with packets as in the switch's registers."""
+        return [
+            case
+            for name, (system, parameters, flows) in DROPS.items()
+            for mtu_bytes in DROPS_MTUS[system]
+            for case in self._with_packets(
+                mtu_bytes, [system], about={"changed": name}, aqm=parameters, classic=flows, scalable=flows
+            )
         ]
 
     def delays(self) -> list[Case]:

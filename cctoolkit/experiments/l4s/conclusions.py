@@ -18,6 +18,7 @@ from .scenarios import (
     CODEL,
     CODEL_AS_PUBLISHED,
     CONFIGURATIONS,
+    DROPS,
     MEANT,
     PI2_IN_UNITS,
     PUBLISHED,
@@ -328,6 +329,26 @@ def clock(tables: Tables) -> list[Statement]:
             "registers", table, _PUBLISHED_CODEL, f"{what} nearer to the switch's", unit, keys
         )
     return [*statements, *_bypassing(phases), *_taken_for_another(phases)]
+
+
+def drops(tables: Tables) -> list[Statement]:
+    """What brings the drops of the published programs nearer to the switch's."""
+    mean = register_means(tables["drops"].drop(columns="system").rename(columns={"changed": "system"}))
+    ratios = mean.assign(error=_ratio(mean.drops_per_s, mean.logged_drops_per_s))
+    statements = []
+    for name, (system, _, _) in DROPS.items():
+        part = mean[mean.system == name]
+        if part.empty:
+            continue
+        statements.append(_counted("drops", name, part))
+        if part.logged_marks_per_s.notna().all():
+            statements.append(_counted("marks", name, part))
+        if name != system:
+            change = f"{system}: {name.removeprefix(f'{system}, ')!r}"
+            statements += _nearer(
+                "registers", ratios, (system, name, change), "the drops nearer to the switch's", "times"
+            )
+    return statements
 
 
 #: A median delay that differs by no more from a target is kept at it.

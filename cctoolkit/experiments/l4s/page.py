@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -17,6 +17,7 @@ from .scenarios import (
     CLOCK_S,
     CODEL_AS_PUBLISHED,
     CONFIGURATIONS,
+    DROPS_MTUS,
     MEANT,
     PAIRS,
     PI2_IN_UNITS,
@@ -190,6 +191,33 @@ def clock(settings: Settings, tables: Tables) -> list[str]:
         "register also has packets that did not pass the bottleneck.)",
         markdown_table(delays_beside_switch(tables["clock-phases"])),
     ]
+
+
+def drops(settings: Settings, tables: Tables) -> list[str]:
+    """Drops and marks of the published programs beside the switch's, with each change."""
+    texts = ["Drops a second (and marks, where the switch counts them):"]
+    for system in DROPS_MTUS:
+        texts += [f"**{system}**:", markdown_table(drops_by_change(tables["drops"], system))]
+    return texts
+
+
+def drops_by_change(drops: pd.DataFrame, system: str) -> pd.DataFrame:
+    """One row per configuration and packet size: drops a second, and marks where the switch counts them."""
+    rows = []
+    part = drops[drops.system == system]
+    for (configuration, mtu_bytes), one in part.groupby(["configuration", "mtu_bytes"], sort=False):
+        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
+        for name, runs in one.groupby("changed", sort=False):
+            mean = runs.mean(numeric_only=True)
+            counted = [kind for kind in ("drops", "marks") if pd.notna(mean[f"logged_{kind}_per_s"])]
+            row.setdefault("switch", _counts(mean, "logged_", counted))
+            row[str(name).removeprefix(f"{system}, ")] = _counts(mean, "", counted)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _counts(mean: pd.Series, prefix: str, kinds: Sequence[str]) -> str:
+    return "; ".join(f"{mean[f'{prefix}{kind}_per_s']:.0f}" for kind in kinds)
 
 
 def delays(settings: Settings, tables: Tables) -> list[str]:

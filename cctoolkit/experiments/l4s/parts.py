@@ -46,6 +46,9 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.clock,
         page=page.clock,
     ),
+    "drops": Part(
+        scenarios=Settings.drops, tables=tables.drops, statements=conclusions.drops, page=page.drops
+    ),
     "delays": Part(
         scenarios=Settings.delays,
         tables=tables.delays,

@@ -263,13 +263,23 @@ class WatchedDualPi2(DualPi2):
 
 
 class DroppingCoDel(PisaCoDel):
-    """P4-CoDel as in its paper: it does not mark, but drops packets with ECT, too."""
+    """P4-CoDel as in its paper: it does not mark, but drops packets with ECT, too.
+
+    Parameters
+    ----------
+    late : bool
+        A dropped packet takes its time on the link, as behind a shaper. If false, the next one leaves in its place.
+    """
 
     name: ClassVar[str] = "codel_pisa_dropping"
 
+    late: bool = True
+
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):
-        return PASS if _codel_dequeue(p, s, stats, queue, packet, now_ns) == PASS else DROP_LATE
+        if _codel_dequeue(p, s, stats, queue, packet, now_ns) == PASS:
+            return PASS
+        return DROP_LATE if p.late else DROP
 
 
 class WatchedCoDel(DroppingCoDel):
@@ -289,4 +299,4 @@ class WatchedCoDel(DroppingCoDel):
             _left(s, packet, now_ns)
             return PASS
         _dropped(s, now_ns, now_ns - packet.enqueued_ns, 0)
-        return DROP_LATE
+        return DROP_LATE if p.late else DROP

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from ...scenario import Flow, Scenario
 
 __all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CLOCK_MTUS", "CLOCK_S", "CODEL",
-           "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "DELAYS", "JOINING", "LATE", "LATE_MTUS", "LOGGED", "LOGGED_SEEDS",
-           "MEANT", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS", "SLOW_STARTS", "SYSTEMS", "TARGET_MS", "TITLES",
-           "UNEVEN", "UNIT_TARGET_MS", "VARIANTS", "System", "system_named", "through"]  # fmt: skip
+           "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "DELAYS", "DROPS", "DROPS_MTUS", "JOINING", "LATE", "LATE_MTUS",
+           "LOGGED", "LOGGED_SEEDS", "MEANT", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS", "SLOW_STARTS",
+           "SYSTEMS", "TARGET_MS", "TITLES", "UNEVEN", "UNIT_TARGET_MS", "VARIANTS", "System", "system_named",
+           "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
@@ -32,6 +33,7 @@ TITLES = {
     "logs": "Compared with the authors' logs",
     "published": "iRED as its published program means it",
     "clock": "P4-CoDel and its 32-bit clock",
+    "drops": "What the number of drops depends on",
     "delays": "Queueing delays, phase by phase",
     "slow-start": "How Prague leaves slow start",
     "late": "A PI2 controller that sees the queue late",
@@ -136,6 +138,16 @@ LOGGED: dict[str, tuple[int, ...]] = {
 AS_PUBLISHED, AS_PUBLISHED_MTU = "iRED, as published", 800
 #: Lengths of packets (MTU) that both kinds of P4-CoDel are run with.
 CLOCK_MTUS = (1500, 800)
+#: What the number of drops may depend on: the system, parameters of its queue discipline, and fields of all flows.
+DROPS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    AS_PUBLISHED: (AS_PUBLISHED, {}, {}),
+    f"{AS_PUBLISHED}, one ACK for 16 packets": (AS_PUBLISHED, {}, {"delayed_ack": 16}),
+    CODEL_AS_PUBLISHED: (CODEL_AS_PUBLISHED, {}, {}),
+    f"{CODEL_AS_PUBLISHED}, one ACK for 16 packets": (CODEL_AS_PUBLISHED, {}, {"delayed_ack": 16}),
+    f"{CODEL_AS_PUBLISHED}, drops take no time": (CODEL_AS_PUBLISHED, {"late": False}, {}),
+}
+#: Lengths of packets (MTU) that they are run with.
+DROPS_MTUS = {AS_PUBLISHED: (AS_PUBLISHED_MTU,), CODEL_AS_PUBLISHED: CLOCK_MTUS}
 #: Systems whose queueing delays are held against the switch's phase by phase, and the lengths of packets (MTU).
 DELAYS: dict[str, tuple[int, ...]] = {
     "iRED": (800,),

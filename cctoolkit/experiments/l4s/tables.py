@@ -175,6 +175,11 @@ def clock(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFram
     }
 
 
+def drops(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``drops``: as ``registers`` of :func:`beside_logs`, with a column ``changed``."""
+    return {"drops": _registers(found)}
+
+
 def delays(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
     """``delay-registers`` and ``delay-phases``: as ``clock-registers`` and ``clock-phases`` of :func:`clock`."""
     return {"delay-registers": _registers(found), "delay-phases": register_phases(found)}
