@@ -588,6 +588,39 @@ def test_conclusions_about_late_controllers_come_out_either_way() -> None:
     assert holds(0.40, 21.0, 20.0, 0.6) == [False, False, False, True, False, False]
 
 
+def test_drops_that_take_no_time_drain_a_queue_sooner() -> None:
+    """When the clock wraps, the published program drops until the queue has fallen to the target: with the link's time
+    for each, it falls only as the senders slow down."""
+
+    def outcome(late: bool) -> dict[str, float]:
+        aqm = {"late": late, "clock_ms": 2**32 / 1e6 - 3000}  # wraps after 3 s
+        case = l4s.Case("III", scenarios.CODEL_AS_PUBLISHED, phase_s=6.0, pairs=((3, 3),), aqm=aqm)
+        run = case.run()
+        return {"drops": run.counts["drops"], "used": run.phases[0]["utilisation"]}
+
+    behind, before = outcome(late=True), outcome(late=False)
+    assert before["drops"] < 0.8 * behind["drops"]
+    assert before["used"] > behind["used"]
+
+
+def test_conclusions_about_drops_come_out_either_way() -> None:
+    def statements(base: float, changed: float) -> list[bool]:
+        rows = [
+            {
+                "configuration": "I", "system": system, "mtu_bytes": 800, "seed": 1, "changed": name,
+                "drops_per_s": 10 * (base if name == system else changed), "logged_drops_per_s": 10.0,
+                "marks_per_s": 20 * base, "logged_marks_per_s": 20.0 if "iRED" in system else np.nan,
+            }
+            for name, (system, _, _) in scenarios.DROPS.items()
+        ]  # fmt: skip
+        return [s.holds for s in conclusions.drops({"drops": pd.DataFrame(rows)})]
+
+    # of iRED drops and marks; then the same and the change; of P4-CoDel drops; then the same and each change
+    assert statements(1.5, 1.1) == [True, True, True, True, True, True, True, True, True, True]
+    assert statements(3.0, 5.0) == [False, False, False, False, False, False, False, False, False, False]
+    assert statements(3.0, 1.0) == [False, False, True, False, True, False, True, True, True, True]
+
+
 def test_after_slow_start_a_restarting_prague_has_few_packets() -> None:
     from cctoolkit.experiments.l4s.variants import RestartingPrague
 
