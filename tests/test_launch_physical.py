@@ -375,6 +375,19 @@ def test_a_udp_flow_that_never_starts_is_tried_three_times(
     assert {p.name for p in tmp_path.iterdir()} == {"h.toml", "s.toml"}
 
 
+def test_other_errors_of_a_udp_flow_are_not_a_lost_datagram(sending, tmp_path: Path) -> None:
+    udp = physical.dataclasses.replace(sending, flow=cct.Flow("udp", rate_mbps=1))
+    for report, message in (
+        (LOST_DATAGRAM | {"error": "unable to set socket buffer size"}, "unable to set socket buffer size"),
+        ({"start": {"connected": []}, "error": "unable to connect to server"}, "unable to connect"),
+        ({}, "iperf3 did not connect"),
+    ):
+        (tmp_path / "flow0.out").write_text(json.dumps(report))
+        with pytest.raises(physical.Failed, match=f"xs: flow 0: {message}") as raised:
+            physical._report(tmp_path, udp)
+        assert not isinstance(raised.value, physical.FirstDatagramLost)
+
+
 @pytest.mark.parametrize("text", [None, "", "[]", "[{}]"])
 def test_counters_of_the_router_that_are_missing(sending, tmp_path: Path, text: str | None) -> None:
     nothing = cct.read_capture(io.BytesIO(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")))

@@ -53,6 +53,8 @@ from cctoolkit.testbed.qdisc import QdiscTree, kernel_module
 FIRST_PORT = 5201  # of the receiver; flow i uses FIRST_PORT + i
 FIRST_SOURCE_PORT = 42001
 TRIES = 3  # of a run whose UDP flows do not all start
+#: What iperf3 says of a flow that waited for an answer to its first datagram until we, or iperf3 itself, ended it.
+STARTED_IN_VAIN = ("interrupt", "unable to read from stream socket")
 GRACE_S = 30  # how long a flow may take to deliver the rest after the scenario's end
 #: Fields that iperf3 does not support; they must have their defaults.
 REFUSED = (
@@ -679,13 +681,14 @@ def _report(folder: Path, s: Sending) -> Report:
     except (OSError, ValueError):
         raise Failed(f"{where}: iperf3 wrote no report") from None
     try:
-        if not found.get("start", {}).get("connected"):
-            if s.flow.is_udp and "cookie" in found["start"]:
+        start, end = found.get("start", {}), found.get("end", {})
+        if not start.get("connected"):
+            error = found.get("error", "iperf3 did not connect")
+            if s.flow.is_udp and "cookie" in start and error.startswith(STARTED_IN_VAIN):
                 raise FirstDatagramLost(
                     f"{where}: its first datagram, which iperf3 sends only once, was lost"
                 )
-            raise Failed(f"{where}: {found.get('error', 'iperf3 did not connect')}")
-        start, end = found["start"], found.get("end", {})
+            raise Failed(f"{where}: {error}")
         received, sent = (end.get(f"sum_{side}") or {} for side in ("received", "sent"))
         return Report(
             start["version"], start["system_info"], end.get("sender_tcp_congestion", s.flow.cca_name),
