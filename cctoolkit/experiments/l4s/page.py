@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 
@@ -203,21 +203,13 @@ def drops(settings: Settings, tables: Tables) -> list[str]:
 
 def drops_by_change(drops: pd.DataFrame, system: str) -> pd.DataFrame:
     """One row per configuration and packet size: drops a second, and marks where the switch counts them."""
-    rows = []
-    part = drops[drops.system == system]
-    for (configuration, mtu_bytes), one in part.groupby(["configuration", "mtu_bytes"], sort=False):
-        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
-        for name, runs in one.groupby("changed", sort=False):
-            mean = runs.mean(numeric_only=True)
-            counted = [kind for kind in ("drops", "marks") if pd.notna(mean[f"logged_{kind}_per_s"])]
-            row.setdefault("switch", _counts(mean, "logged_", counted))
-            row[str(name).removeprefix(f"{system}, ")] = _counts(mean, "", counted)
-        rows.append(row)
-    return pd.DataFrame(rows)
 
+    def counts(mean: pd.Series, prefix: str) -> str:
+        counted = [kind for kind in ("drops", "marks") if pd.notna(mean[f"logged_{kind}_per_s"])]
+        return "; ".join(f"{mean[f'{prefix}{kind}_per_s']:.0f}" for kind in counted)
 
-def _counts(mean: pd.Series, prefix: str, kinds: Sequence[str]) -> str:
-    return "; ".join(f"{mean[f'{prefix}{kind}_per_s']:.0f}" for kind in kinds)
+    wide = _registers_by(drops[drops.system == system], "changed", counts)
+    return wide.rename(columns=lambda name: name.removeprefix(f"{system}, "))
 
 
 def delays(settings: Settings, tables: Tables) -> list[str]:
@@ -330,19 +322,29 @@ def shares_by_lateness(late: pd.DataFrame) -> pd.DataFrame:
 
 def registers_by_lateness(registers: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and packet size: drop delay in ms; drops a second."""
+
+    def delay_and_drops(mean: pd.Series, prefix: str) -> str:
+        return f"{mean[f'{prefix}drop_p50_ms']:.1f}; {mean[f'{prefix}drops_per_s']:.0f}"
+
+    return _registers_by(registers, "late", delay_and_drops)
+
+
+def _registers_by(
+    registers: pd.DataFrame, columns: str, text: Callable[[pd.Series, str], str]
+) -> pd.DataFrame:
+    """The switch's registers, and the simulator's in one column for each value of a column; means over the seeds.
+
+    `text` gets the means and the prefix of the names of those to show.
+    """
     rows = []
     for (configuration, mtu_bytes), part in registers.groupby(["configuration", "mtu_bytes"], sort=False):
         row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
-        for name, one in part.groupby("late", sort=False):
+        for name, one in part.groupby(columns, sort=False):
             mean = one.mean(numeric_only=True)
-            row.setdefault("switch", _delay_and_drops(mean.logged_drop_p50_ms, mean.logged_drops_per_s))
-            row[str(name)] = _delay_and_drops(mean.drop_p50_ms, mean.drops_per_s)
+            row.setdefault("switch", text(mean, "logged_"))
+            row[str(name)] = text(mean, "")
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _delay_and_drops(delay_ms: float, drops_per_s: float) -> str:
-    return f"{delay_ms:.1f}; {drops_per_s:.0f}"
 
 
 #: Columns of the registers: quantity, column, digits.

@@ -282,6 +282,9 @@ class DroppingCoDel(PisaCoDel):
         return DROP_LATE if p.late else DROP
 
 
+_dropping_dequeue = part(error_model="numpy")(DroppingCoDel.on_dequeue)
+
+
 class WatchedCoDel(DroppingCoDel):
     """P4-CoDel with logs. A drop takes as long as the packet has waited."""
 
@@ -295,8 +298,9 @@ class WatchedCoDel(DroppingCoDel):
 
     @staticmethod
     def on_dequeue(p, s, stats, queue, packet, now_ns):
-        if _codel_dequeue(p, s, stats, queue, packet, now_ns) == PASS:
+        verdict = _dropping_dequeue(p, s, stats, queue, packet, now_ns)
+        if verdict == PASS:
             _left(s, packet, now_ns)
-            return PASS
-        _dropped(s, now_ns, now_ns - packet.enqueued_ns, 0)
-        return DROP_LATE if p.late else DROP
+        else:
+            _dropped(s, now_ns, now_ns - packet.enqueued_ns, 0)
+        return verdict
