@@ -131,6 +131,10 @@ RESULTS = {
         "l4s", "drops of iRED's and P4-CoDel's published programs beside the L4S paper's switch", "--full --part drops",
         "drops",
     ),
+    "l4s-stalled": _experiment(
+        "l4s", "the L4S paper's load without the connections that stalled in its logs", "--full --part stalled",
+        "stalls", "stalled", "stalled-registers",
+    ),
     "l4s-delays": _experiment(
         "l4s", "queueing delays of iRED and PI2 beside the L4S paper's switch, phase by phase",
         "--full --part delays", "delay-registers", "delay-phases",

@@ -11,6 +11,7 @@ from ..statements import bullets_of
 from . import conclusions
 from .page import (
     changes,
+    counts_by_connections,
     delays_beside_switch,
     drop_times,
     drops_beside_switch,
@@ -22,8 +23,10 @@ from .page import (
     registers_by_lateness,
     shares_and_words,
     shares_beside_logs,
+    shares_by_connections,
     shares_by_lateness,
     shares_by_slow_start,
+    stalls_by_system,
     table_3,
 )
 from .scenarios import AS_PUBLISHED, CODEL_AS_PUBLISHED
@@ -51,6 +54,9 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "delays": lambda tables: markdown_table(delays_beside_switch(tables["delay-phases"])),
     "growth": lambda tables: markdown_table(growth_beside_laws(tables["growth"])),
     "slow-start": lambda tables: markdown_table(shares_by_slow_start(tables["slow-start"])),
+    "stalls": lambda tables: markdown_table(stalls_by_system(tables["stalls"])),
+    "stalled": lambda tables: markdown_table(shares_by_connections(tables["stalled"])),
+    "stalled-registers": lambda tables: markdown_table(counts_by_connections(tables["stalled-registers"])),
     "late": lambda tables: markdown_table(shares_by_lateness(tables["late"])),
     "late-registers": lambda tables: markdown_table(registers_by_lateness(tables["late-registers"])),
     "registers": lambda tables: markdown_table(registers_beside_switch(tables["registers"])),
@@ -74,6 +80,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "drops": conclusions.drops,
             "delays": conclusions.delays,
             "slow-start": conclusions.slow_start,
+            "stalled": conclusions.stalled,
             "late": conclusions.late,
             "causes": conclusions.causes,
             "identification": conclusions.identification,

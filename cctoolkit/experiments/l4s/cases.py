@@ -19,6 +19,7 @@ from .scenarios import (
     CODEL,
     CODEL_AS_PUBLISHED,
     CONFIGURATIONS,
+    CONNECTIONS,
     DELAYS,
     DROPS,
     DROPS_MTUS,
@@ -32,9 +33,11 @@ from .scenarios import (
     SENDERS,
     SLOW_STARTS,
     SPREAD_S,
+    STALLED,
     SYSTEMS,
     TARGET_MS,
     UNEVEN,
+    sending_pairs,
     system_named,
     through,
 )
@@ -513,6 +516,21 @@ class Settings:
             for case in self._with_packets(
                 AS_PUBLISHED_MTU, PUBLISHED, about={"slow_start": name}, pairs=PAIRS[:1],
                 scalable={"cca": RestartingPrague(**parameters)} if parameters else {},
+            )
+        ]  # fmt: skip
+
+    def stalled(self) -> list[Case]:
+        """:data:`~.scenarios.STALLED`, where connections stalled, with each of :data:`~.scenarios.CONNECTIONS`."""
+        return [
+            case
+            for system, sizes in STALLED.items()
+            for mtu_bytes in sizes
+            for configuration in self.configurations
+            if (sent := sending_pairs(configuration, system, mtu_bytes)) != PAIRS
+            for name, (without, flows) in CONNECTIONS.items()
+            for case in replace(self, configurations=[configuration])._with_packets(
+                mtu_bytes, [system], about={"connections": name}, pairs=sent if without else PAIRS,
+                classic=flows, scalable=flows,
             )
         ]  # fmt: skip
 

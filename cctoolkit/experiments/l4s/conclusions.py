@@ -18,6 +18,7 @@ from .scenarios import (
     CODEL,
     CODEL_AS_PUBLISHED,
     CONFIGURATIONS,
+    CONNECTIONS,
     DROPS,
     MEANT,
     PI2_IN_UNITS,
@@ -550,6 +551,64 @@ def slow_start(tables: Tables) -> list[Statement]:
             )
         )
     return statements
+
+
+def stalled(tables: Tables) -> list[Statement]:
+    """Where connections stalled in the authors' logs, and what the others bring nearer to them."""
+    statements = _on_long_paths(tables["stalls"])
+    if "stalled" not in tables:
+        return statements
+    shares_, registers_ = tables["stalled"], tables["stalled-registers"]
+    for system in dict.fromkeys(shares_.system):
+        mine = (
+            table[table.system == system].drop(columns="system").rename(columns={"connections": "system"})
+            for table in (shares_, registers_)
+        )
+        statements += _without_stalls(system, *mine)
+    return statements
+
+
+def _without_stalls(system: str, shares_: pd.DataFrame, registers_: pd.DataFrame) -> list[Statement]:
+    """What each choice of connections, here called system, brings nearer to the logs and the switch."""
+    errors, mean = share_errors(shares_), register_means(registers_)
+    counted = [what for what in ("drops", "marks") if mean[f"logged_{what}_per_s"].notna().all()]
+    usual, *changed = CONNECTIONS
+    statements = []
+    for name in changed:
+        variant = (usual, name, f"{system}: {name!r}")
+        points = errors.assign(error=100 * errors.error)
+        statements += _nearer(
+            "logs", points, variant, "Prague's share nearer to the logs", "points", ["phase"]
+        )
+        for what in counted:
+            ratios = mean.assign(error=_ratio(mean[f"{what}_per_s"], mean[f"logged_{what}_per_s"]))
+            statements += _nearer("registers", ratios, variant, f"the {what} nearer to the switch's", "times")
+    if "marks" in counted:
+        statements += [
+            _counted("marks", f"{system}, {name}", part) for name, part in mean.groupby("system", sort=False)
+        ]
+    return statements
+
+
+def _on_long_paths(stalls: pd.DataFrame) -> list[Statement]:
+    """Whether it is the number of packets on the path that tells where connections stalled."""
+    by_path = stalls.groupby("path_packets").stalled.sum()
+    stalling, others = by_path[by_path > 0].index, by_path[by_path == 0].index
+    prague, cubic = (stalls[stalls.cca == cca].stalled.sum() for cca in ("prague", "cubic"))
+    return [
+        Statement(
+            "logs",
+            f"{OURS}in the authors' logs connections stall only with the most packets on the path, whatever the system",
+            f"with {stalling.min():,} and more, not with {others.max():,} and fewer",
+            bool(stalling.min() > others.max()),
+        ),
+        Statement(
+            "logs",
+            f"{OURS}more of Prague's connections stall than of Cubic's",
+            f"{prague} and {cubic} of {stalls[stalls.cca == 'cubic'].connections.sum()} each",
+            bool(prague > cubic),
+        ),
+    ]
 
 
 #: Prague's flows that join have their part if it is at least this much of what their number says.

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from ...plot.style import BLUE, COLOURS, GREY, INK, VERMILLION, figure
 from ..panels import panels
-from .tables import of_the_switch
+from .scenarios import switch_system
 
 __all__ = [
     "causes_figure",
@@ -151,7 +151,7 @@ def logs_figure(logs: pd.DataFrame) -> go.Figure:
 def registers_figure(registers: pd.DataFrame) -> go.Figure:
     """Drop delays (median, 5 and 95 %) and the switch's: one panel per configuration, one group per system and MTU."""
     shown = registers.dropna(subset=["logged_drop_p50_ms"])
-    shown = shown.assign(logged=of_the_switch(shown.system), variant=shown.system.str.partition(", ")[2])
+    shown = shown.assign(logged=shown.system.map(switch_system), variant=shown.system.str.partition(", ")[2])
     names = list(dict.fromkeys(shown.configuration))
     groups = list(dict.fromkeys(zip(shown.logged, shown.mtu_bytes, strict=True)))
     fig = _panels(
@@ -188,7 +188,7 @@ def queue_delays_figure(phases: pd.DataFrame) -> go.Figure:
         :func:`.tables.register_phases`. One row of panels for each of the switch's systems and packet sizes,
         one column per configuration.
     """
-    phases = phases.assign(logged=of_the_switch(phases.system))
+    phases = phases.assign(logged=phases.system.map(switch_system))
     names = list(dict.fromkeys(phases.configuration))
     rows = list(dict.fromkeys(zip(phases.logged, phases.mtu_bytes, strict=True)))
     systems = list(dict.fromkeys(phases.system))

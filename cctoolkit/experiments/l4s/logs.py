@@ -10,6 +10,7 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 ``…-register-phases.csv``       delays and drops in each phase: :func:`register_phases` of the registers' readings
 ``l4s-ired-pi2-growth.csv``     Prague after slow start: :func:`growth` of the goodput
 ``l4s-ired-pi2-joining.csv``    Prague's flows that joined last: :func:`joined_shares` of the goodput
+``l4s-ired-pi2-stalls.csv``     connections that stalled: :func:`stalled_connections` of each of iperf's reports
 ``l4s-ired-pi2-marks.csv``      packets marked by iRED, as in ``TF2/iRED/*/mark_*.txt``
 ``…-recirculation.csv``         how long iRED's notifications took, as in ``TF2/iRED/*/recircTime_*MTU.txt``: a reading
                                 a second, of which those that are not 0 count
@@ -45,6 +46,7 @@ __all__ = [
     "register_phases",
     "register_readings",
     "register_values",
+    "stalled_connections",
 ]
 
 PHASES, PHASE_S = 4, 120
@@ -180,6 +182,42 @@ def joined_shares(goodput: pd.DataFrame) -> pd.DataFrame:
     joined = flows.goodput_mbps.where(flows.started_in_phase == flows.phase, 0.0)
     sums = flows.assign(joined=joined).groupby([*_KEYS, "phase"])[["joined", "goodput_mbps"]].sum()
     return (sums.joined / sums.goodput_mbps).rename("joined_share").reset_index()
+
+
+#: A connection stalled if it sent in a smaller part of its seconds.
+_SENDING = 0.25
+
+
+def stalled_connections(report: str) -> tuple[int, int]:
+    """How many connections an iperf client reports, and how many of them stalled: after its first second, a stalled one
+    sent in less than a quarter of the seconds.
+
+    Parameters
+    ----------
+    report : str
+        Lines of ``iperf -y C -i 1``: time, address and port of both ends, connection (-1 for the sum of all), seconds
+        (``3.0-4.0``), bytes, bit/s.
+
+    Returns
+    -------
+    connections, stalled : int
+
+    Examples
+    --------
+    >>> lines = [f"20230517120352,10.0.0.50,{port},10.0.0.7,65008,3,{s}.0-{s + 1}.0,{sent * 748},0"
+    ...          for port, sent in ((34238, 0), (34380, 90)) for s in range(5)]
+    >>> stalled_connections("\\n".join(lines))
+    (2, 1)
+    """
+    sending: dict[str, list[bool]] = {}
+    for line in report.splitlines():
+        _, _, port, _, _, connection, seconds, sent_bytes, _ = line.split(",")
+        begin, end = map(float, seconds.split("-"))
+        if connection != "-1" and end - begin < 1.5:  # else the whole connection
+            seen = sending.setdefault(port, [])
+            if begin > 0:
+                seen.append(int(sent_bytes) > 0)
+    return len(sending), sum(sum(seen) < _SENDING * len(seen) for seen in sending.values())
 
 
 def register_values(registers: pd.DataFrame) -> pd.DataFrame:

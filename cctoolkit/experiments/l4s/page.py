@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
@@ -203,13 +203,14 @@ def drops(settings: Settings, tables: Tables) -> list[str]:
 
 def drops_by_change(drops: pd.DataFrame, system: str) -> pd.DataFrame:
     """One row per configuration and packet size: drops a second, and marks where the switch counts them."""
-
-    def counts(mean: pd.Series, prefix: str) -> str:
-        counted = [kind for kind in ("drops", "marks") if pd.notna(mean[f"logged_{kind}_per_s"])]
-        return "; ".join(f"{mean[f'{prefix}{kind}_per_s']:.0f}" for kind in counted)
-
-    wide = _registers_by(drops[drops.system == system], "changed", counts)
+    wide = _registers_by(drops[drops.system == system], "changed", _counts)
     return wide.rename(columns=lambda name: name.removeprefix(f"{system}, "))
+
+
+def _counts(mean: pd.Series, prefix: str) -> str:
+    """Drops a second, and marks where the switch counts them."""
+    counted = [kind for kind in ("drops", "marks") if pd.notna(mean[f"logged_{kind}_per_s"])]
+    return "; ".join(f"{mean[f'{prefix}{kind}_per_s']:.0f}" for kind in counted)
 
 
 def delays(settings: Settings, tables: Tables) -> list[str]:
@@ -304,6 +305,51 @@ def _shares_by(shares: pd.DataFrame, rows: list[str], columns: str) -> pd.DataFr
     return pd.DataFrame(found)
 
 
+def stalled(settings: Settings, tables: Tables) -> list[str]:
+    """Connections that stalled in the authors' logs, and what the simulator has without them."""
+    texts = [
+        "Connections that stalled in the authors' logs, of all that each kind had: they sent in less than a quarter of "
+        "the seconds.",
+        markdown_table(stalls_by_system(tables["stalls"])),
+    ]
+    if "stalled" in tables:
+        texts += [
+            "Prague's share of the goodput in the four phases, in percent:",
+            markdown_table(shares_by_connections(tables["stalled"])),
+            "Drops a second (and marks, where the switch counts them):",
+            markdown_table(counts_by_connections(tables["stalled-registers"])),
+        ]
+    return texts
+
+
+def stalls_by_system(stalls: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and packet size, the fewest packets on the path first."""
+    rows = []
+    for (packets, configuration, mtu_bytes), part in stalls.groupby(
+        ["path_packets", "configuration", "mtu_bytes"]
+    ):
+        row: dict[str, object] = {
+            "packets in a round trip": packets, "configuration": configuration, "MTU": mtu_bytes,
+        }  # fmt: skip
+        for (system, cca), one in part.groupby(["system", "cca"], sort=False):
+            row[f"{system}, {str(cca).capitalize()}"] = f"{one.stalled.iloc[0]} of {one.connections.iloc[0]}"
+        rows.append(row)
+    return pd.DataFrame(rows).fillna("")
+
+
+_BY_SYSTEM = ["system", "configuration", "mtu_bytes"]
+
+
+def shares_by_connections(shares: pd.DataFrame) -> pd.DataFrame:
+    """One row per system, configuration and packet size."""
+    return _shares_by(shares, _BY_SYSTEM, "connections").rename(columns={"mtu_bytes": "MTU"})
+
+
+def counts_by_connections(registers: pd.DataFrame) -> pd.DataFrame:
+    """One row per system, configuration and packet size: drops a second, and marks where the switch counts them."""
+    return _registers_by(registers, "connections", _counts, _BY_SYSTEM)
+
+
 def late(settings: Settings, tables: Tables) -> list[str]:
     """Shares and registers beside the authors', with each way in which PI2's controller may be late."""
     return [
@@ -330,21 +376,24 @@ def registers_by_lateness(registers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _registers_by(
-    registers: pd.DataFrame, columns: str, text: Callable[[pd.Series, str], str]
+    registers: pd.DataFrame,
+    columns: str,
+    text: Callable[[pd.Series, str], str],
+    rows: Sequence[str] = ("configuration", "mtu_bytes"),
 ) -> pd.DataFrame:
     """The switch's registers, and the simulator's in one column for each value of a column; means over the seeds.
 
     `text` gets the means and the prefix of the names of those to show.
     """
-    rows = []
-    for (configuration, mtu_bytes), part in registers.groupby(["configuration", "mtu_bytes"], sort=False):
-        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
+    found = []
+    for key, part in registers.groupby(list(rows), sort=False):
+        row: dict[str, object] = dict(zip(rows, key, strict=True))
         for name, one in part.groupby(columns, sort=False):
             mean = one.mean(numeric_only=True)
             row.setdefault("switch", text(mean, "logged_"))
             row[str(name)] = text(mean, "")
-        rows.append(row)
-    return pd.DataFrame(rows)
+        found.append(row)
+    return pd.DataFrame(found).rename(columns={"mtu_bytes": "MTU"})
 
 
 #: Columns of the registers: quantity, column, digits.

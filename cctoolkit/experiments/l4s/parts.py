@@ -62,6 +62,9 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.slow_start,
         page=page.slow_start,
     ),
+    "stalled": Part(
+        scenarios=Settings.stalled, tables=tables.stalled, statements=conclusions.stalled, page=page.stalled
+    ),
     "late": Part(scenarios=Settings.late, tables=tables.late, statements=conclusions.late, page=page.late),
     "causes": Part(
         scenarios=Settings.changed,

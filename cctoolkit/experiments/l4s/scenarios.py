@@ -16,16 +16,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
+from ..papers import author_log
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
 __all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CLOCK_MTUS", "CLOCK_S", "CODEL",
-           "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "DELAYS", "DROPS", "DROPS_MTUS", "JOINING", "LATE", "LATE_MTUS",
-           "LOGGED", "LOGGED_SEEDS", "MEANT", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS", "SLOW_STARTS",
-           "SYSTEMS", "TARGET_MS", "TITLES", "UNEVEN", "UNIT_TARGET_MS", "VARIANTS", "System", "system_named",
-           "through"]  # fmt: skip
+           "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "CONNECTIONS", "DELAYS", "DROPS", "DROPS_MTUS", "JOINING", "LATE",
+           "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS",
+           "SLOW_STARTS", "STALLED", "SYSTEMS", "TARGET_MS", "TITLES", "UNEVEN", "UNIT_TARGET_MS", "VARIANTS", "System",
+           "logged_stalls", "sending_pairs", "switch_system", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
@@ -36,6 +39,7 @@ TITLES = {
     "drops": "What the number of drops depends on",
     "delays": "Queueing delays, phase by phase",
     "slow-start": "How Prague leaves slow start",
+    "stalled": "Connections that stalled",
     "late": "A PI2 controller that sees the queue late",
     "causes": "What changes the split: one thing changed at a time",
     "uneven": "Queues by class and flows per class",
@@ -162,6 +166,18 @@ SLOW_STARTS: dict[str, dict[str, float]] = {
     "2 packets left after slow start": {"left_packets": 2.0},
     "and 500 round trips until the virtual RTT": {"left_packets": 2.0, "transition_rounds": 500.0},
 }
+#: What is run with the connections of the logs that sent, and the lengths of packets (MTU).
+STALLED: dict[str, tuple[int, ...]] = {
+    AS_PUBLISHED: (800, 400),
+    "PI2": (800, 400),
+    CODEL_AS_PUBLISHED: (1500, 800),
+}
+#: Whether the connections that stalled are left out, and fields of all flows.
+CONNECTIONS: dict[str, tuple[bool, dict[str, Any]]] = {
+    "all connections": (False, {}),
+    "those that sent": (True, {}),
+    "those that sent, one ACK for 16 packets": (True, {"delayed_ack": 16}),
+}
 #: Ways in which PI2's controller may see the queue late: the system, and parameters of its queue discipline.
 LATE: dict[str, tuple[str, dict[str, float]]] = {
     "PI2 as above": ("PI2", {}),
@@ -175,6 +191,44 @@ LATE_MTUS = (800, 400)
 BESIDE_LOGS = (*LOGGED, AS_PUBLISHED, PI2_IN_UNITS, CODEL_AS_PUBLISHED)
 #: Most seeds of variants, and of packets of 400 bytes, which take twice as long as those of 800.
 LOGGED_SEEDS = 2
+
+
+def switch_system(name: str) -> str:
+    """Which of the switch's systems one is held against: what a variant's name begins with."""
+    return name.split(",")[0]
+
+
+def logged_stalls() -> pd.DataFrame:
+    """How many connections stalled in the authors' logs: the results of :func:`.logs.stalled_connections`.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes cca phase`` (in which they started), ``connections stalled``.
+
+    Examples
+    --------
+    >>> stalls = logged_stalls().query("configuration == 'IV' and system == 'iRED' and mtu_bytes == 800")
+    >>> stalls.query("cca == 'prague'").stalled.tolist()
+    [0, 0, 5, 24]
+    """
+    return author_log("l4s-ired-pi2-stalls")
+
+
+def sending_pairs(configuration: str, system: str, mtu_bytes: int) -> tuple[tuple[int, int], ...]:
+    """Classic and scalable flows in each phase of the authors' logs, without those that stalled.
+
+    Examples
+    --------
+    >>> sending_pairs("IV", "iRED", 800)
+    ((1, 1), (3, 3), (13, 8), (31, 9))
+    """
+    of = {"configuration": configuration, "system": switch_system(system), "mtu_bytes": mtu_bytes}
+    stalls = logged_stalls()
+    for name, value in of.items():
+        stalls = stalls[stalls[name] == value]
+    sent = (stalls.connections - stalls.stalled).groupby([stalls.cca, stalls.phase]).sum()
+    return tuple(zip(sent["cubic"].cumsum(), sent["prague"].cumsum(), strict=True))
 
 
 def system_named(name: str) -> System:

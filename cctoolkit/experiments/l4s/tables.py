@@ -20,7 +20,16 @@ from .logs import (
     logged_registers,
     logged_shares,
 )
-from .scenarios import CONFIGURATIONS, JOINING, MEANT, PUBLISHED, SYSTEMS, system_named
+from .scenarios import (
+    CONFIGURATIONS,
+    JOINING,
+    MEANT,
+    PUBLISHED,
+    SYSTEMS,
+    logged_stalls,
+    switch_system,
+    system_named,
+)
 
 __all__ = [
     "drop_delays",
@@ -190,6 +199,33 @@ def slow_start(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.Dat
     return {"slow-start": _phases(found, "slow_start"), "growth": growth_beside_laws()}
 
 
+def stalled(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
+    """``stalls`` (:func:`stalls_by_path`); ``stalled`` and ``stalled-registers``.
+
+    The last two are as ``logs`` and ``registers`` of :func:`beside_logs`, with a column ``connections``; they are
+    absent if no connection stalled in any of the settings' configurations.
+    """
+    beside = (
+        {"stalled": _phases(found, "connections"), "stalled-registers": _registers(found)} if found else {}
+    )
+    return {"stalls": stalls_by_path(), **beside}
+
+
+def stalls_by_path() -> pd.DataFrame:
+    """How many connections stalled in the authors' logs, and how many packets are on their way.
+
+    Returns
+    -------
+    DataFrame
+        ``configuration system mtu_bytes cca``, ``connections stalled`` (of all phases), and ``path_packets``: how many
+        packets the link carries in a round trip.
+    """
+    keys = ["configuration", "system", "mtu_bytes", "cca"]
+    table = logged_stalls().groupby(keys, sort=False)[["connections", "stalled"]].sum().reset_index()
+    bits = table.configuration.map({name: 1e3 * rate * rtt for name, (rate, rtt) in CONFIGURATIONS.items()})
+    return table.assign(path_packets=(bits / 8 / table.mtu_bytes).round().astype(int))
+
+
 def late(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
     """``late`` and ``late-registers`` (as ``logs`` and ``registers``, with a column ``late``); ``joining``.
 
@@ -258,11 +294,6 @@ def register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
     return _beside(phases, logged_register_phases(), ["phase"], how="left")
 
 
-def of_the_switch(systems: pd.Series) -> pd.Series:
-    """Which of the switch's systems each one is held against: what a variant's name begins with."""
-    return systems.str.split(",").str[0]
-
-
 def _beside(
     rows: pd.DataFrame, logs: pd.DataFrame, keys: list[str], how: Literal["inner", "left"]
 ) -> pd.DataFrame:
@@ -270,7 +301,7 @@ def _beside(
     same = ["configuration", "mtu_bytes", *keys, "logged_system"]
     logs = logs.rename(columns={"system": "logged_system"})
     logs = logs.rename(columns={name: f"logged_{name}" for name in logs if name not in same})
-    rows = rows.assign(logged_system=of_the_switch(rows.system))
+    rows = rows.assign(logged_system=rows.system.map(switch_system))
     return rows.merge(logs, on=same, how=how).drop(columns="logged_system")
 
 
