@@ -132,7 +132,7 @@ RESULTS = {
         "drops",
     ),
     "l4s-stalled": _experiment(
-        "l4s", "the L4S paper's load without the connections that stalled in its logs", "--full --part stalled",
+        "l4s", "the L4S paper's load without the connections that stalled in its logs", "--full --part stalled --seeds 1",
         "stalls", "stalled", "stalled-registers",
     ),
     "l4s-delays": _experiment(
