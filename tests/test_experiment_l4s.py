@@ -545,6 +545,98 @@ def test_joined_shares_of_a_log_by_hand() -> None:
     assert found.to_dict() == {("IV", 2): 0.0, ("IV", 3): 0.25, ("IV", 4): 0.0}
 
 
+def test_stalled_connections_of_a_report_by_hand() -> None:
+    """One that sends in a quarter of the seconds after its first does not stall; sums and totals do not count."""
+
+    def line(port: int, connection: int, seconds: str, sent_bytes: int) -> str:
+        return f"20230517120352,10.0.0.50,{port},10.0.0.7,65008,{connection},{seconds},{sent_bytes},{8 * sent_bytes}"
+
+    lines = []
+    for second in range(9):
+        seconds = f"{second}.0-{second + 1}.0"
+        for port, sends in ((1, True), (2, second == 0), (3, second in (4, 8)), (4, second in (0, 8))):
+            lines.append(line(port, 3, seconds, 748 if sends else 0))
+        lines.append(line(0, -1, seconds, 0))
+    lines += [line(port, 3, "0.0-9.2", 748) for port in (1, 2, 3, 4)]
+    assert logs.stalled_connections("\n".join(lines)) == (4, 2)
+    assert logs.stalled_connections("") == (0, 0)
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the authors' logs are not here")
+def test_connections_that_may_stall_are_those_of_the_logs() -> None:
+    keys = ["rate_mbps", "rtt_ms", "system", "mtu_bytes", "cca", "started_in_phase"]
+    goodput = pd.read_csv(PUBLISHED / "l4s-ired-goodput.csv.xz").query("mtu_bytes >= 400")
+    flows = goodput.groupby(keys).flows.max()
+    stalls = scenarios.logged_stalls()
+    settings = [scenarios.CONFIGURATIONS[name] for name in stalls.configuration]
+    stalls = stalls.assign(rate_mbps=[rate for rate, _ in settings], rtt_ms=[rtt for _, rtt in settings])
+    found = stalls.rename(columns={"phase": "started_in_phase"}).set_index(keys).connections
+    assert found.sort_index().to_dict() == flows.to_dict()
+
+
+def test_the_load_is_run_without_connections_that_stalled() -> None:
+    """All configurations are asked for; connections stalled in one. There, each phase has as many as sent."""
+    made = l4s.Settings(phase_s=120.0, seeds=1).stalled()
+    assert {case.configuration for case in made} == {"IV"}
+    of = {(case.system, case.mtu_bytes, case.about["connections"]): case for case in made}
+    assert len(of) == len(made) == 3 * sum(map(len, scenarios.STALLED.values()))
+    everything, sent, trains = (of["PI2", 800, name] for name in scenarios.CONNECTIONS)
+    assert everything.pairs == l4s.PAIRS and sent.pairs == ((1, 1), (3, 3), (12, 8), (35, 9)) == trains.pairs
+    assert {flow.delayed_ack for flow in trains.scenario().flows} == {16}
+    assert (
+        {flow.delayed_ack for flow in sent.scenario().flows}
+        == {flow.delayed_ack for flow in everything.scenario().flows}
+        != {16}
+    )
+    names = [flow.name for flow in sent.scenario().flows]
+    assert (names.count("classic"), names.count("scalable")) == sent.pairs[-1]
+    assert l4s.Settings(["I", "III"]).stalled() == []
+
+
+def test_conclusions_about_stalls_come_out_either_way() -> None:
+    def holds(share: float, drops: float, marks: float, least: int, cubic: int) -> list[bool]:
+        keys = {"configuration": "IV", "mtu_bytes": 800, "seed": 1}
+        rows = [
+            keys
+            | {"system": system, "connections": name, "marked": marked, "ours": name != "all connections"}
+            for system, marked in (("iRED, as published", True), ("PI2", False))
+            for name in scenarios.CONNECTIONS
+        ]
+        frame = pd.DataFrame(rows)
+        shares = frame.assign(
+            phase=4, logged_share=0.3, scalable_share=frame.ours.map({True: share, False: 0.5})
+        )
+        registers = frame.assign(
+            logged_drops_per_s=10.0, drops_per_s=frame.ours.map({True: drops, False: 30.0}),
+            logged_marks_per_s=frame.marked.map({True: 900.0, False: np.nan}),
+            marks_per_s=frame.ours.map({True: marks, False: 2700.0}),
+        )  # fmt: skip
+        stalls = pd.DataFrame(
+            [
+                {"cca": cca, "path_packets": path, "connections": 38, "stalled": stalled}
+                for path, prague, other in ((least, 2, cubic), (3000, 0, 0), (9000, 5, 0))
+                for cca, stalled in (("prague", prague), ("cubic", other))
+            ]
+        )
+        made = {"stalls": stalls, "stalled": shares, "stalled-registers": registers}
+        return [s.holds for s in conclusions.stalled(made)]
+
+    # of the logs where, and whose; of iRED shares, drops and marks with each choice, and marks with each of the three;
+    # of PI2 shares and drops with each choice
+    assert holds(0.31, 11.0, 1000.0, 4000, 1) == [True, True, *[True] * 6, False, True, True, *[True] * 4]
+    assert holds(0.70, 31.0, 2800.0, 2000, 9) == [
+        False,
+        False,
+        *[False] * 6,
+        False,
+        False,
+        False,
+        *[False] * 4,
+    ]
+    only_logs = conclusions.stalled({"stalls": tables.stalls_by_path()})
+    assert [s.holds for s in only_logs] == [True, True]
+
+
 def test_a_late_controller_reads_what_its_register_has() -> None:
     """Following every packet it is PI2's; an average of so many packets comes too late, and the queue swings."""
 
@@ -749,6 +841,7 @@ def test_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(pq.read_table(folder / "causes.parquet").to_pandas().changed) == set(causes)
     assert len(pq.read_table(folder / "identification.parquet").to_pandas()) == 2 * 3 * 2
     assert len(pq.read_table(folder / "uneven.parquet").to_pandas()) == 6 * 2
+    assert (folder / "stalls.parquet").exists() and not (folder / "stalled.parquet").exists()
     assert {p.name for p in folder.iterdir()} >= {
         "figure5.html",
         "figure7.html",
