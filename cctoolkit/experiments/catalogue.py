@@ -133,7 +133,7 @@ RESULTS = {
     ),
     "l4s-stalled": _experiment(
         "l4s", "the L4S paper's load without the connections that stalled in its logs",
-        "--full --part stalled --seeds 1", "stalls", "stalled", "stalled-registers",
+        "--full --part stalled", "stalls", "stalled", "stalled-registers",
     ),
     "l4s-delays": _experiment(
         "l4s", "queueing delays of iRED and PI2 beside the L4S paper's switch, phase by phase",
