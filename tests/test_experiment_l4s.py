@@ -477,8 +477,9 @@ def test_conclusions_about_delays_come_out_either_way(monkeypatch: pytest.Monkey
         return {s.claim.removeprefix(OURS): s.holds for s in conclusions.delays(made)}
 
     near, far = statements(1.5, 0.5, 6.0), statements(6.0, 9.0, 60.0)
-    on_the_switch, *others = near
+    on_the_switch, pings, *others = near
     assert on_the_switch.startswith("on the switch, PI2 keeps its queue at 20.48 ms") and near[on_the_switch]
+    assert "pings" in pings and near[pings]
     assert len(others) == 2 * len(scenarios.DELAYS) + 2 * 3 + 2
     assert all(near[claim] and not far[claim] for claim in others)
 
@@ -562,6 +563,63 @@ def test_stalled_connections_of_a_report_by_hand() -> None:
     assert logs.stalled_connections("") == (0, 0)
 
 
+def test_pings_of_a_report_by_hand() -> None:
+    """The answers of a phase wait for 1, 2, 3, … ms. In phase 2 every other ping is lost, in phase 4 all are."""
+    lines = [
+        f"10.0.0.7,{number},{50 + (number - 1) % 120 + 1}"
+        for number in range(1, 361)
+        if not 120 < number <= 240 or number % 2
+    ]
+    first, second, third, fourth = logs.ping_phases("\n".join([*lines, ""]), 50)
+    assert [row["answered"] for row in (first, second, third, fourth)] == [120, 60, 120, 0]
+    assert first["qdelay_p50_ms"] == third["qdelay_p50_ms"] == pytest.approx(60.5)
+    assert second["qdelay_p50_ms"] == pytest.approx(60)
+    assert first["qdelay_p95_ms"] == pytest.approx(114.05)
+    assert math.isnan(fourth["qdelay_p50_ms"])
+
+
+def test_conclusions_about_pings_come_out_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = logs.logged_pings()
+
+    def holds(pings: pd.DataFrame) -> list[bool]:
+        monkeypatch.setattr(conclusions, "logged_pings", lambda: pings)
+        found = [*conclusions._lost_pings(), *conclusions._pinged(), *conclusions._pinged_otherwise()]
+        return [s.holds for s in found]
+
+    assert holds(known) == [True] * 4
+    assert holds(known.assign(answered=120)) == [False, True, True, True]
+    assert holds(known.assign(answered=60)) == [False, True, True, True]
+    assert holds(known.assign(qdelay_p50_ms=known.qdelay_p50_ms + 20 * (known.configuration == "IV"))) == [
+        True, False, True, True,
+    ]  # fmt: skip
+    assert holds(known.assign(qdelay_p50_ms=known.qdelay_p50_ms + 7)) == [True, True, False, False]
+
+
+def test_pings_stand_beside_the_systems_they_belong_to() -> None:
+    keys = {"configuration": "I", "seed": 1, "qdelay_p50_ms": 1.0, "qdelay_p95_ms": 2.0}
+    keys |= {"logged_qdelay_p50_ms": 3.0, "logged_qdelay_p95_ms": 4.0}
+    phases = pd.DataFrame(
+        [
+            keys | {"system": system, "mtu_bytes": size, "phase": phase}
+            for system, size in ((scenarios.AS_PUBLISHED, 800), ("PI2", 1500))
+            for phase in (1, 2, 3, 4)
+        ]
+    )
+    (long, ired) = page.delays_beside_switch(phases).to_dict("records")
+    known = logs.logged_pings().query("configuration == 'I' and system == 'iRED' and mtu_bytes == 800")
+    assert ired["median, ms: pings"] == " / ".join(
+        f"{ms:.1f}" for ms in known.sort_values("phase").qdelay_p50_ms
+    )
+    assert (ired["median, ms: simulator"], ired["95 %, ms: switch"]) == (
+        "1.0 / 1.0 / 1.0 / 1.0",
+        "4.0 / 4.0 / 4.0 / 4.0",
+    )
+    assert long["system"] == "PI2" and long["median, ms: pings"] == "–"  # there are none with 1500 bytes
+    lost = page.stalls_by_system(tables.stalls_by_path()).set_index(["configuration", "MTU"])
+    assert lost.loc[("IV", 800), "iRED: pings lost, %"] == "1 / 16 / 66 / 78"
+    assert lost.loc[("IV", 800), "iRED: stalled"] == "7 and 29"
+
+
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the authors' logs are not here")
 def test_connections_that_may_stall_are_those_of_the_logs() -> None:
     keys = ["rate_mbps", "rtt_ms", "system", "mtu_bytes", "cca", "started_in_phase"]
@@ -621,20 +679,12 @@ def test_conclusions_about_stalls_come_out_either_way() -> None:
         made = {"stalls": stalls, "stalled": shares, "stalled-registers": registers}
         return [s.holds for s in conclusions.stalled(made)]
 
-    # of the logs where, and whose; of iRED shares, drops and marks with each choice, and marks with each of the three;
-    # of PI2 shares and drops with each choice
-    assert holds(0.31, 11.0, 1000.0, 4000, 1) == [True, True, *[True] * 6, False, True, True, *[True] * 4]
-    assert holds(0.70, 31.0, 2800.0, 2000, 9) == [
-        False,
-        False,
-        *[False] * 6,
-        False,
-        False,
-        False,
-        *[False] * 4,
-    ]
+    # of the logs where, whose, two about pings; of iRED shares, drops and marks with each choice, marks with each
+    # of three; of PI2 shares and drops with each choice
+    assert holds(0.31, 11.0, 1000.0, 4000, 1) == [*[True] * 10, False, *[True] * 6]
+    assert holds(0.70, 31.0, 2800.0, 2000, 9) == [False, False, True, True, *[False] * 13]
     only_logs = conclusions.stalled({"stalls": tables.stalls_by_path()})
-    assert [s.holds for s in only_logs] == [True, True]
+    assert [s.holds for s in only_logs] == [True] * 4
 
 
 def test_a_late_controller_reads_what_its_register_has() -> None:

@@ -10,7 +10,15 @@ import pandas as pd
 from ..papers import paper_numbers
 from ..seeds import Measured
 from ..statements import OURS, Statement, all_near
-from .logs import logged_recirculation, logged_register_phases, logged_registers
+from .logs import (
+    PHASE_S,
+    PHASES,
+    logged_pings,
+    logged_recirculation,
+    logged_register_phases,
+    logged_registers,
+    logged_shares,
+)
 from .scenarios import (
     AS_PUBLISHED,
     BESIDE_LOGS,
@@ -24,8 +32,10 @@ from .scenarios import (
     PI2_IN_UNITS,
     PUBLISHED,
     UNIT_TARGET_MS,
+    logged_stalls,
 )
 from .tables import (
+    HEADER_BYTES,
     by_configuration,
     paper_differences,
     reading_errors,
@@ -329,7 +339,7 @@ def clock(tables: Tables) -> list[Statement]:
         statements += _nearer(
             "registers", table, _PUBLISHED_CODEL, f"{what} nearer to the switch's", unit, keys
         )
-    return [*statements, *_bypassing(phases), *_taken_for_another(phases)]
+    return [*statements, *_bypassing(phases), *_taken_for_another(phases), *_pinged_otherwise()]
 
 
 def drops(tables: Tables) -> list[Statement]:
@@ -359,7 +369,7 @@ KEPT_MS = 0.1
 def delays(tables: Tables) -> list[Statement]:
     """The queueing delays of iRED and PI2 in each phase, beside the switch's registers."""
     phases = register_means(tables["delay-phases"])
-    statements = [*_in_units(), *_phase_delays(phases)]
+    statements = [*_in_units(), *_pinged(), *_phase_delays(phases)]
     for where, part in _by_rate(phases):
         for variant in (_PUBLISHED_IRED, _PI2_UNITS, _PI2_STRONG):
             statements += _nearer(
@@ -385,6 +395,44 @@ def _by_rate(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     rates = _rates_mbps(table)
     words = {rate: f"at {rate:g} Mbit/s" if rate < 1000 else f"at {rate / 1000:g} Gbit/s" for rate in rates}
     return [(words[rate], part) for rate, part in table.groupby(rates, sort=False)]
+
+
+def _pings_and_registers() -> pd.DataFrame:
+    """Queueing delays of the authors' pings and, as ``logged_…``, of their registers, where no connection stalls."""
+    keys = ["configuration", "system", "mtu_bytes", "phase"]
+    registers_ = logged_register_phases()[[*keys, "qdelay_p50_ms"]]
+    both = logged_pings().merge(registers_.rename(columns={"qdelay_p50_ms": "logged_qdelay_p50_ms"}), on=keys)
+    return _off(both[both.configuration.isin(_WITH_JOINERS)], "qdelay_p50_ms")
+
+
+def _pinged() -> list[Statement]:
+    """Whether pings through the queues wait as long as the switch's registers say."""
+    both = _pings_and_registers().query("system in ['iRED', 'PI2']")
+    near = int((both.error <= DELAY_MS).sum())
+    return [
+        Statement(
+            "logs",
+            f"{OURS}in configurations I to III, the authors' pings through the queues of iRED and PI2 confirm the "
+            f"switch's registers: the median delay is within {DELAY_MS:g} ms in at least nine phases of ten",
+            f"{near} of {len(both)} phases; {_farthest(both, 'qdelay_p50_ms')}",
+            10 * near >= 9 * len(both),
+        )
+    ]
+
+
+def _pinged_otherwise() -> list[Statement]:
+    """Whether the authors' pings contradict the registers that may belong to another run."""
+    both = _pings_and_registers().query("system == @CODEL and configuration == 'I'")
+    off = both.groupby("mtu_bytes").error.mean()
+    return [
+        Statement(
+            "logs",
+            f"{OURS}the authors' pings through P4-CoDel's queue in configuration I contradict the registers published "
+            f"for 800 bytes, and only these: the median delay is more than {QDELAY_MS:g} ms off on average",
+            "; ".join(f"{size} bytes: {error:.1f} ms" for size, error in off.items()),
+            list(off[off > QDELAY_MS].index) == [800],
+        )
+    ]
 
 
 def _in_units() -> list[Statement]:
@@ -555,7 +603,7 @@ def slow_start(tables: Tables) -> list[Statement]:
 
 def stalled(tables: Tables) -> list[Statement]:
     """Where connections stalled in the authors' logs, and what the others bring nearer to them."""
-    statements = _on_long_paths(tables["stalls"])
+    statements = [*_on_long_paths(tables["stalls"]), *_lost_pings()]
     if "stalled" not in tables:
         return statements
     shares_, registers_ = tables["stalled"], tables["stalled-registers"]
@@ -607,6 +655,43 @@ def _on_long_paths(stalls: pd.DataFrame) -> list[Statement]:
             f"{OURS}more of Prague's connections stall than of Cubic's",
             f"{prague} and {cubic} of {stalls[stalls.cca == 'cubic'].connections.sum()} each",
             bool(prague > cubic),
+        ),
+    ]
+
+
+#: Pings are lost if at least this part of a run's is, and hardly lost if no more than that.
+LOST, HARDLY_LOST = 0.2, 0.1
+#: A queue discipline that drops a smaller part of all packets does not explain them.
+HARDLY_DROPPED = 0.01
+
+
+def _lost_pings() -> list[Statement]:
+    """Whether the authors' pings are lost where connections stall, and whether the queue may be why."""
+    keys = ["configuration", "system", "mtu_bytes"]
+    pings = logged_pings()
+    lost = 1 - pings.groupby(keys).answered.sum() / (PHASES * PHASE_S)
+    stalls = logged_stalls().groupby(keys).stalled.sum().reindex(lost.index) > 0
+    mbps = logged_shares().groupby(keys).goodput_mbps.mean()
+    packets = mbps * 1e6 / 8 / (mbps.index.get_level_values("mtu_bytes") - HEADER_BYTES)
+    dropped = (logged_registers().set_index(keys).drops_per_s / packets)[stalls[stalls].index]
+    far, near = (pings[pings.configuration == name].qdelay_p50_ms.max() for name in ("IV", "III"))
+    return [
+        Statement(
+            "logs",
+            f"{OURS}pings through the same queues are lost where connections stall, at least {100 * LOST:g} %, and "
+            f"hardly elsewhere, at most {100 * HARDLY_LOST:g} %",
+            f"{100 * lost[stalls].min():.0f} to {100 * lost[stalls].max():.0f} %, elsewhere up to "
+            f"{100 * lost[~stalls].max():.0f} %",
+            bool((lost[stalls] >= LOST).all() and (lost[~stalls] <= HARDLY_LOST).all()),
+        ),
+        Statement(
+            "registers",
+            f"{OURS}the queue disciplines do not drop them: where connections stall, they drop at most "
+            f"{100 * HARDLY_DROPPED:g} % of the packets, and pings that are answered wait no longer than in "
+            "configuration III, where connections do not stall",
+            f"{100 * dropped.min():.3f} to {100 * dropped.max():.3f} % of the packets; median delays in the phases up "
+            f"to {far:.0f} ms, in III {near:.0f} ms",
+            bool((dropped <= HARDLY_DROPPED).all() and far <= near),
         ),
     ]
 

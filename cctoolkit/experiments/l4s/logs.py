@@ -11,6 +11,7 @@ PI2 and P4-CoDel; for the goodput of iRED and PI2 with the 1500 bytes of the pap
 ``l4s-ired-pi2-growth.csv``     Prague after slow start: :func:`growth` of the goodput
 ``l4s-ired-pi2-joining.csv``    Prague's flows that joined last: :func:`joined_shares` of the goodput
 ``l4s-ired-pi2-stalls.csv``     connections that stalled: :func:`stalled_connections` of each of iperf's reports
+``l4s-ired-pi2-pings.csv``      pings answered, and their delays: :func:`ping_phases` of ``iperf/*/log_ping-*.txt``
 ``l4s-ired-pi2-marks.csv``      packets marked by iRED, as in ``TF2/iRED/*/mark_*.txt``
 ``…-recirculation.csv``         how long iRED's notifications took, as in ``TF2/iRED/*/recircTime_*MTU.txt``: a reading
                                 a second, of which those that are not 0 count
@@ -37,11 +38,13 @@ __all__ = [
     "logged_differences",
     "logged_growth",
     "logged_joined_shares",
+    "logged_pings",
     "logged_recirculation",
     "logged_register_phases",
     "logged_registers",
     "logged_shares",
     "phase_shares",
+    "ping_phases",
     "reading_differences",
     "register_phases",
     "register_readings",
@@ -220,6 +223,45 @@ def stalled_connections(report: str) -> tuple[int, int]:
     return len(sending), sum(sum(seen) < _SENDING * len(seen) for seen in sending.values())
 
 
+def ping_phases(report: str, rtt_ms: float) -> list[dict[str, float]]:
+    """How many pings were answered in each phase, and how long they waited in the queue.
+
+    Parameters
+    ----------
+    report : str
+        A line for each answer: address, number (a ping a second, from 1), RTT in ms.
+    rtt_ms : float
+        The RTT without a queue.
+
+    Returns
+    -------
+    list of dict
+        Of each phase ``phase`` (from 1), ``answered`` (of :data:`PHASE_S`), and quantiles of the queueing delay
+        (``qdelay_p50_ms``, ``qdelay_p95_ms``; NaN without an answer).
+
+    Examples
+    --------
+    >>> ping_phases("10.0.0.7,1,61\\n10.0.0.7,3,50.5\\n10.0.0.7,480,70.2", 50)[0]
+    {'phase': 1, 'answered': 2, 'qdelay_p50_ms': 5.75, 'qdelay_p95_ms': 10.47}
+    """
+    import numpy as np
+
+    waited: list[list[float]] = [[] for _ in range(PHASES)]
+    for line in filter(None, report.splitlines()):
+        _, number, answered_ms = line.split(",")
+        waited[min((int(number) - 1) // PHASE_S, PHASES - 1)].append(float(answered_ms) - rtt_ms)
+    return [
+        {"phase": number, "answered": len(delays_ms)}
+        | {
+            f"qdelay_p{percent}_ms": round(float(np.percentile(delays_ms, percent)), 2)
+            if delays_ms
+            else np.nan
+            for percent in PHASE_PERCENTS
+        }
+        for number, delays_ms in enumerate(waited, 1)
+    ]
+
+
 def register_values(registers: pd.DataFrame) -> pd.DataFrame:
     """Counters and delays in the switch's registers.
 
@@ -372,6 +414,18 @@ def logged_register_phases() -> pd.DataFrame:
     20.523
     """
     return author_log("l4s-ired-pi2-register-phases")
+
+
+def logged_pings() -> pd.DataFrame:
+    """The result of :func:`ping_phases` for the authors' logs, with ``configuration system mtu_bytes``.
+
+    Examples
+    --------
+    >>> pings = logged_pings().query("system == 'iRED' and mtu_bytes == 800").set_index("configuration")
+    >>> pings.loc["III"].answered.tolist(), pings.loc["IV"].answered.tolist()
+    ([120, 120, 120, 120], [119, 101, 41, 27])
+    """
+    return author_log("l4s-ired-pi2-pings")
 
 
 def logged_recirculation() -> pd.DataFrame:

@@ -10,7 +10,7 @@ from ..._support.markdown import markdown_table
 from ..seeds import Measured, text_by
 from .cases import Settings
 from .conclusions import FIXED, READING_NAMES, paper_words
-from .logs import logged_recirculation, logged_registers
+from .logs import PHASE_S, logged_pings, logged_recirculation, logged_registers
 from .scenarios import (
     AS_PUBLISHED,
     BESIDE_LOGS,
@@ -23,6 +23,7 @@ from .scenarios import (
     PI2_IN_UNITS,
     SYSTEMS,
     VARIANTS,
+    switch_system,
 )
 from .tables import by_configuration, scalable_shares, share_errors
 
@@ -223,9 +224,16 @@ def delays(settings: Settings, tables: Tables) -> list[str]:
 
 
 def delays_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per configuration, packet size and system: queueing delays in the four phases."""
+    """One row per configuration, packet size and system: queueing delays in the four phases, those of pings, too."""
+    keys = ["configuration", "mtu_bytes", "phase"]
+    pings = logged_pings().rename(
+        columns={"system": "pinged", **{name: f"pinged_{name}" for name in _DELAYS}}
+    )
+    phases = phases.assign(pinged=phases.system.map(switch_system))
     return _phases_beside_switch(
-        phases, {"median, ms": ("qdelay_p50_ms", 1, 1), "95 %, ms": ("qdelay_p95_ms", 1, 1)}
+        phases.merge(pings, on=[*keys, "pinged"], how="left"),
+        {"median, ms": (_DELAYS[0], 1, 1), "95 %, ms": (_DELAYS[1], 1, 1)},
+        {**_BESIDE, "pings": "pinged_"},
     )
 
 
@@ -236,17 +244,24 @@ def drops_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+_DELAYS = ("qdelay_p50_ms", "qdelay_p95_ms")
+#: Where a quantity is from, and what the name of its column begins with.
+_BESIDE = {"simulator": "", "switch": "logged_"}
+
+
 def _phases_beside_switch(
-    phases: pd.DataFrame, columns: Mapping[str, tuple[str, float, int]]
+    phases: pd.DataFrame,
+    columns: Mapping[str, tuple[str, float, int]],
+    sources: Mapping[str, str] = _BESIDE,
 ) -> pd.DataFrame:
-    """Means over the seeds in the four phases, simulator and switch; a quantity is a column, a factor, digits."""
+    """Means over the seeds in the four phases, by source; a quantity is a column, a factor, digits."""
     rows = []
     for key, part in phases.groupby(["configuration", "mtu_bytes", "system"], sort=False):
         row: dict[str, object] = dict(zip(("configuration", "MTU", "system"), key, strict=True))
         mean = part.groupby("phase").mean(numeric_only=True)
         for quantity, (column, factor, digits) in columns.items():
-            for who, prefix in (("simulator", ""), ("switch", "logged_")):
-                row[f"{quantity}: {who}"] = _in_phases(factor * mean[f"{prefix}{column}"], digits)
+            for source, prefix in sources.items():
+                row[f"{quantity}: {source}"] = _in_phases(factor * mean[f"{prefix}{column}"], digits)
         rows.append(row)
     return _in_order(pd.DataFrame(rows))
 
@@ -308,8 +323,8 @@ def _shares_by(shares: pd.DataFrame, rows: list[str], columns: str) -> pd.DataFr
 def stalled(settings: Settings, tables: Tables) -> list[str]:
     """Connections that stalled in the authors' logs, and what the simulator has without them."""
     texts = [
-        "Connections that stalled in the authors' logs, of all that each kind had: they sent in less than a quarter of "
-        "the seconds.",
+        "Connections of Cubic and of Prague that stalled in the authors' logs, that is, sent in less than a quarter of "
+        "the seconds, and the pings that were lost in the four phases:",
         markdown_table(stalls_by_system(tables["stalls"])),
     ]
     if "stalled" in tables:
@@ -322,8 +337,12 @@ def stalled(settings: Settings, tables: Tables) -> list[str]:
     return texts
 
 
+_BY_SYSTEM = ["system", "configuration", "mtu_bytes"]
+
+
 def stalls_by_system(stalls: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and packet size, the fewest packets on the path first."""
+    pings = logged_pings().set_index(_BY_SYSTEM)
     rows = []
     for (packets, configuration, mtu_bytes), part in stalls.groupby(
         ["path_packets", "configuration", "mtu_bytes"]
@@ -331,13 +350,13 @@ def stalls_by_system(stalls: pd.DataFrame) -> pd.DataFrame:
         row: dict[str, object] = {
             "packets in a round trip": packets, "configuration": configuration, "MTU": mtu_bytes,
         }  # fmt: skip
-        for (system, cca), one in part.groupby(["system", "cca"], sort=False):
-            row[f"{system}, {str(cca).capitalize()}"] = f"{one.stalled.iloc[0]} of {one.connections.iloc[0]}"
+        for system, one in part.groupby("system"):
+            stalled_ = one.set_index("cca").stalled
+            lost = 1 - pings.loc[[(system, configuration, mtu_bytes)]].sort_values("phase").answered / PHASE_S
+            row[f"{system}: stalled"] = f"{stalled_['cubic']} and {stalled_['prague']}"
+            row[f"{system}: pings lost, %"] = _percents(lost)
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
-
-
-_BY_SYSTEM = ["system", "configuration", "mtu_bytes"]
 
 
 def shares_by_connections(shares: pd.DataFrame) -> pd.DataFrame:
@@ -439,6 +458,8 @@ def _percents(shares: pd.Series) -> str:
 
 
 def _in_phases(values: pd.Series, digits: int) -> str:
+    if values.isna().all():
+        return "–"
     return " / ".join("–" if pd.isna(value) else f"{value:.{digits}f}" for value in values)
 
 
