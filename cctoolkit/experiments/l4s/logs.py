@@ -192,8 +192,9 @@ _SENDING = 0.25
 
 
 def stalled_connections(report: str) -> tuple[int, int]:
-    """How many connections an iperf client reports, and how many of them stalled: after its first second, a stalled one
-    sent in less than a quarter of the seconds.
+    """How many connections an iperf client reports, and how many of them stalled.
+
+    One that stalled sent, after its first second, in less than a quarter of the seconds.
 
     Parameters
     ----------
