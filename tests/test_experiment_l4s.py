@@ -746,21 +746,37 @@ def test_drops_that_take_no_time_drain_a_queue_sooner() -> None:
 
 
 def test_conclusions_about_drops_come_out_either_way() -> None:
+    pings = logs.logged_pings().query("configuration == 'I' and mtu_bytes == 800")
+
     def statements(base: float, changed: float) -> list[bool]:
+        factors = {
+            name: base if name == system else changed for name, (system, _, _) in scenarios.DROPS.items()
+        }
         rows = [
             {
                 "configuration": "I", "system": system, "mtu_bytes": 800, "seed": 1, "changed": name,
-                "drops_per_s": 10 * (base if name == system else changed), "logged_drops_per_s": 10.0,
+                "drops_per_s": 10 * factors[name], "logged_drops_per_s": 10.0,
                 "marks_per_s": 20 * base, "logged_marks_per_s": 20.0 if "iRED" in system else np.nan,
             }
             for name, (system, _, _) in scenarios.DROPS.items()
         ]  # fmt: skip
-        return [s.holds for s in conclusions.drops({"drops": pd.DataFrame(rows)})]
+        phases = [
+            pings[pings.system == scenarios.switch_system(system)].assign(
+                system=system,
+                changed=name,
+                seed=1,
+                qdelay_p50_ms=lambda t, f=factors[name]: t.qdelay_p50_ms + f,
+            )
+            for name, (system, _, _) in scenarios.DROPS.items()
+        ]
+        made = {"drops": pd.DataFrame(rows), "drops-phases": pd.concat(phases)}
+        return [s.holds for s in conclusions.drops(made)]
 
-    # of iRED drops and marks; then the same and the change; of P4-CoDel drops; then the same and each change
-    assert statements(1.5, 1.1) == [True, True, True, True, True, True, True, True, True, True]
-    assert statements(3.0, 5.0) == [False, False, False, False, False, False, False, False, False, False]
-    assert statements(3.0, 1.0) == [False, False, True, False, True, False, True, True, True, True]
+    # of iRED drops, marks, pings, then with the change these and what comes nearer; of P4-CoDel drops, pings, then
+    # with each change these and what comes nearer
+    assert statements(1.5, 1.1) == [True] * 18
+    assert statements(3.0, 5.0) == [False] * 18
+    assert statements(3.0, 1.0) == [*[False] * 3, True, False, *[True] * 3, False, False, *[True] * 8]
 
 
 def test_after_slow_start_a_restarting_prague_has_few_packets() -> None:

@@ -129,7 +129,7 @@ RESULTS = {
     ),
     "l4s-drops": _experiment(
         "l4s", "drops of iRED's and P4-CoDel's published programs beside the L4S paper's switch", "--full --part drops",
-        "drops",
+        "drops", "drops-phases",
     ),
     "l4s-stalled": _experiment(
         "l4s", "the L4S paper's load without the connections that stalled in its logs",

@@ -13,6 +13,7 @@ from .page import (
     changes,
     counts_by_connections,
     delays_beside_switch,
+    delays_by_change,
     drop_times,
     drops_beside_switch,
     drops_by_change,
@@ -51,6 +52,12 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "clock-delays": lambda tables: markdown_table(delays_beside_switch(tables["clock-phases"])),
     "drops-ired": lambda tables: markdown_table(drops_by_change(tables["drops"], AS_PUBLISHED)),
     "drops-codel": lambda tables: markdown_table(drops_by_change(tables["drops"], CODEL_AS_PUBLISHED)),
+    "drops-delays-ired": lambda tables: markdown_table(
+        delays_by_change(tables["drops-phases"], AS_PUBLISHED)
+    ),
+    "drops-delays-codel": lambda tables: markdown_table(
+        delays_by_change(tables["drops-phases"], CODEL_AS_PUBLISHED)
+    ),
     "delays": lambda tables: markdown_table(delays_beside_switch(tables["delay-phases"])),
     "growth": lambda tables: markdown_table(growth_beside_laws(tables["growth"])),
     "slow-start": lambda tables: markdown_table(shares_by_slow_start(tables["slow-start"])),

@@ -42,6 +42,7 @@ from .tables import (
     register_means,
     scalable_shares,
     share_errors,
+    with_pings,
 )
 
 Tables = Mapping[str, pd.DataFrame]
@@ -343,9 +344,12 @@ def clock(tables: Tables) -> list[Statement]:
 
 
 def drops(tables: Tables) -> list[Statement]:
-    """What brings the drops of the published programs nearer to the switch's."""
+    """What brings the drops of the published programs nearer to the switch's, and their queues to the pings'."""
     mean = register_means(tables["drops"].drop(columns="system").rename(columns={"changed": "system"}))
     ratios = mean.assign(error=_ratio(mean.drops_per_s, mean.logged_drops_per_s))
+    phases = with_pings(tables["drops-phases"]).drop(columns="system").rename(columns={"changed": "system"})
+    delays_ = register_means(phases[phases.configuration.isin(_WITH_JOINERS)])
+    delays_ = delays_.assign(error=(delays_.qdelay_p50_ms - delays_.pinged_qdelay_p50_ms).abs())
     statements = []
     for name, (system, _, _) in DROPS.items():
         part = mean[mean.system == name]
@@ -354,12 +358,30 @@ def drops(tables: Tables) -> list[Statement]:
         statements.append(_counted("drops", name, part))
         if part.logged_marks_per_s.notna().all():
             statements.append(_counted("marks", name, part))
+        statements += _near_pings(name, delays_[delays_.system == name])
         if name != system:
-            change = f"{system}: {name.removeprefix(f'{system}, ')!r}"
+            variant = (system, name, f"{system}: {name.removeprefix(f'{system}, ')!r}")
+            statements += _nearer("registers", ratios, variant, "the drops nearer to the switch's", "times")
             statements += _nearer(
-                "registers", ratios, (system, name, change), "the drops nearer to the switch's", "times"
+                "logs", delays_, variant, "the median queueing delay nearer to the pings'", "ms", ["phase"]
             )
     return statements
+
+
+def _near_pings(name: str, part: pd.DataFrame) -> list[Statement]:
+    """Whether a queue is as long as the authors' pings found it."""
+    if part.empty:
+        return []
+    near = int((part.error <= DELAY_MS).sum())
+    return [
+        Statement(
+            "logs",
+            f"{OURS}{name}: the median queueing delay is within {DELAY_MS:g} ms of the pings' in at least nine phases "
+            "of ten, where no connection stalls",
+            f"{near} of {len(part)} phases; {part.error.mean():.1f} ms off on average, at most {part.error.max():.0f}",
+            10 * near >= 9 * len(part),
+        )
+    ]
 
 
 #: A median delay that differs by no more from a target is kept at it.

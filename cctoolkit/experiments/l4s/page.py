@@ -23,9 +23,8 @@ from .scenarios import (
     PI2_IN_UNITS,
     SYSTEMS,
     VARIANTS,
-    switch_system,
 )
-from .tables import by_configuration, scalable_shares, share_errors
+from .tables import by_configuration, scalable_shares, share_errors, with_pings
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -199,6 +198,8 @@ def drops(settings: Settings, tables: Tables) -> list[str]:
     texts = ["Drops a second (and marks, where the switch counts them):"]
     for system in DROPS_MTUS:
         texts += [f"**{system}**:", markdown_table(drops_by_change(tables["drops"], system))]
+        texts += ["Queueing delays in the four phases, medians in ms:"]
+        texts += [markdown_table(delays_by_change(tables["drops-phases"], system))]
     return texts
 
 
@@ -206,6 +207,21 @@ def drops_by_change(drops: pd.DataFrame, system: str) -> pd.DataFrame:
     """One row per configuration and packet size: drops a second, and marks where the switch counts them."""
     wide = _registers_by(drops[drops.system == system], "changed", _counts)
     return wide.rename(columns=lambda name: name.removeprefix(f"{system}, "))
+
+
+def delays_by_change(phases: pd.DataFrame, system: str) -> pd.DataFrame:
+    """One row per configuration and packet size: the median queueing delay in the four phases."""
+    rows = []
+    part = with_pings(phases[phases.system == system])
+    for (configuration, mtu_bytes), runs in part.groupby(["configuration", "mtu_bytes"], sort=False):
+        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
+        for name, changed in runs.groupby("changed", sort=False):
+            mean = changed.groupby("phase").mean(numeric_only=True)
+            for source, prefix in {"switch": "logged_", **_PINGS}.items():
+                row.setdefault(source, _in_phases(mean[f"{prefix}qdelay_p50_ms"], 1))
+            row[str(name).removeprefix(f"{system}, ")] = _in_phases(mean.qdelay_p50_ms, 1)
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _counts(mean: pd.Series, prefix: str) -> str:
@@ -225,15 +241,10 @@ def delays(settings: Settings, tables: Tables) -> list[str]:
 
 def delays_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration, packet size and system: queueing delays in the four phases, those of pings, too."""
-    keys = ["configuration", "mtu_bytes", "phase"]
-    pings = logged_pings().rename(
-        columns={"system": "pinged", **{name: f"pinged_{name}" for name in _DELAYS}}
-    )
-    phases = phases.assign(pinged=phases.system.map(switch_system))
     return _phases_beside_switch(
-        phases.merge(pings, on=[*keys, "pinged"], how="left"),
-        {"median, ms": (_DELAYS[0], 1, 1), "95 %, ms": (_DELAYS[1], 1, 1)},
-        {**_BESIDE, "pings": "pinged_"},
+        with_pings(phases),
+        {"median, ms": ("qdelay_p50_ms", 1, 1), "95 %, ms": ("qdelay_p95_ms", 1, 1)},
+        _BESIDE | _PINGS,
     )
 
 
@@ -244,9 +255,9 @@ def drops_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-_DELAYS = ("qdelay_p50_ms", "qdelay_p95_ms")
 #: Where a quantity is from, and what the name of its column begins with.
 _BESIDE = {"simulator": "", "switch": "logged_"}
+_PINGS = {"pings": "pinged_"}
 
 
 def _phases_beside_switch(

@@ -16,6 +16,7 @@ from .logs import (
     logged_differences,
     logged_growth,
     logged_joined_shares,
+    logged_pings,
     logged_register_phases,
     logged_registers,
     logged_shares,
@@ -38,6 +39,7 @@ __all__ = [
     "paper_differences",
     "register_phases",
     "table_3",
+    "with_pings",
 ]
 
 #: Headers of a TCP packet with timestamps.
@@ -185,8 +187,8 @@ def clock(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFram
 
 
 def drops(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
-    """``drops``: as ``registers`` of :func:`beside_logs`, with a column ``changed``."""
-    return {"drops": _registers(found)}
+    """``drops`` and ``drops-phases``: as :func:`clock`'s registers and phases, with a column ``changed``."""
+    return {"drops": _registers(found), "drops-phases": register_phases(found)}
 
 
 def delays(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFrame]:
@@ -292,6 +294,16 @@ def register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
     """
     phases = pd.DataFrame([o.about | row for o in found for row in o.register_phases()])
     return _beside(phases, logged_register_phases(), ["phase"], how="left")
+
+
+def with_pings(phases: pd.DataFrame) -> pd.DataFrame:
+    """:func:`register_phases`, with the queueing delays of the authors' pings as ``pinged_…`` (NaN without any)."""
+    pings = logged_pings().rename(columns={"system": "pinged"})
+    pings = pings.rename(columns={name: f"pinged_{name}" for name in pings if name.startswith("qdelay")})
+    rows = phases.assign(pinged=phases.system.map(switch_system))
+    return rows.merge(pings, on=["configuration", "mtu_bytes", "phase", "pinged"], how="left").drop(
+        columns="pinged"
+    )
 
 
 def _beside(
