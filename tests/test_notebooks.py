@@ -409,7 +409,9 @@ def test_00_start_in_jupyterlab(copy: Path, tmp_path: Path) -> None:
         page.execute_script(SHOW % "cap.explore()")
         wait_for(page, FIGURES, 60, "the figures")
         assert page.execute_script(BROKEN) == []
-        assert page.execute_script("return document.querySelectorAll('.cct-flows select option').length") >= 3
+        wait_for(
+            page, "return document.querySelectorAll('.cct-flows select option').length >= 3", 60, "the flows"
+        )
         head, options = page.execute_script(LEFT_EDGES)
         assert abs(head - options) <= 1  # the head stands above its columns
 
