@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...cca import Prague
 from ..papers import paper_numbers
-from .cases import Outcome, Settings
+from .cases import PHASE_PERCENTS, Outcome, Settings
 from .logs import (
     logged_differences,
     logged_growth,
@@ -298,8 +298,9 @@ def register_phases(found: Iterable[Outcome]) -> pd.DataFrame:
 
 def with_pings(phases: pd.DataFrame) -> pd.DataFrame:
     """:func:`register_phases`, with the queueing delays of the authors' pings as ``pinged_…`` (NaN without any)."""
-    pings = logged_pings().rename(columns={"system": "pinged"})
-    pings = pings.rename(columns={name: f"pinged_{name}" for name in pings if name.startswith("qdelay")})
+    quantiles = [f"qdelay_p{percent}_ms" for percent in PHASE_PERCENTS]
+    names = {"system": "pinged"} | {name: f"pinged_{name}" for name in quantiles}
+    pings = logged_pings().rename(columns=names)
     rows = phases.assign(pinged=phases.system.map(switch_system))
     return rows.merge(pings, on=["configuration", "mtu_bytes", "phase", "pinged"], how="left").drop(
         columns="pinged"
