@@ -323,9 +323,14 @@ def published(tables: Tables) -> list[Statement]:
     ]
 
 
-def _off(table: pd.DataFrame, column: str, factor: float = 1.0) -> pd.DataFrame:
-    """The table with an ``error``: how far a column is from the switch's."""
-    return table.assign(error=factor * (table[column] - table[f"logged_{column}"]).abs())
+def _off(table: pd.DataFrame, column: str, factor: float = 1.0, beside: str = "logged_") -> pd.DataFrame:
+    """The table with an ``error``: how far a column is from the switch's, or from the pings' (``"pinged_"``)."""
+    return table.assign(error=factor * (table[column] - table[f"{beside}{column}"]).abs())
+
+
+def _named_by(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The table with the values of a column, which tells variants apart, as its systems."""
+    return table.drop(columns="system").rename(columns={column: "system"})
 
 
 def clock(tables: Tables) -> list[Statement]:
@@ -345,11 +350,11 @@ def clock(tables: Tables) -> list[Statement]:
 
 def drops(tables: Tables) -> list[Statement]:
     """What brings the drops of the published programs nearer to the switch's, and their queues to the pings'."""
-    mean = register_means(tables["drops"].drop(columns="system").rename(columns={"changed": "system"}))
+    mean = register_means(_named_by(tables["drops"], "changed"))
     ratios = mean.assign(error=_ratio(mean.drops_per_s, mean.logged_drops_per_s))
-    phases = with_pings(tables["drops-phases"]).drop(columns="system").rename(columns={"changed": "system"})
+    phases = _named_by(with_pings(tables["drops-phases"]), "changed")
     delays_ = register_means(phases[phases.configuration.isin(_WITH_JOINERS)])
-    delays_ = delays_.assign(error=(delays_.qdelay_p50_ms - delays_.pinged_qdelay_p50_ms).abs())
+    delays_ = _off(delays_, "qdelay_p50_ms", beside="pinged_")
     statements = []
     for name, (system, _, _) in DROPS.items():
         part = mean[mean.system == name]
@@ -372,16 +377,21 @@ def _near_pings(name: str, part: pd.DataFrame) -> list[Statement]:
     """Whether a queue is as long as the authors' pings found it."""
     if part.empty:
         return []
-    near = int((part.error <= DELAY_MS).sum())
     return [
-        Statement(
+        _in_most(
             "logs",
-            f"{OURS}{name}: the median queueing delay is within {DELAY_MS:g} ms of the pings' in at least nine phases "
-            "of ten, where no connection stalls",
-            f"{near} of {len(part)} phases; {part.error.mean():.1f} ms off on average, at most {part.error.max():.0f}",
-            10 * near >= 9 * len(part),
+            f"{name}: the median queueing delay is within {DELAY_MS:g} ms of the pings' in at least nine phases of "
+            "ten, where no connection stalls",
+            part.error <= DELAY_MS,
+            f"{part.error.mean():.1f} ms off on average, at most {part.error.max():.0f}",
         )
     ]
+
+
+def _in_most(about: str, claim: str, near: pd.Series, off: str) -> Statement:
+    """Whether something is near in at least nine phases of ten, and how far off it is."""
+    text = f"{near.sum()} of {len(near)} phases; {off}"
+    return Statement(about, f"{OURS}{claim}", text, bool(10 * near.sum() >= 9 * len(near)))
 
 
 #: A median delay that differs by no more from a target is kept at it.
@@ -430,14 +440,13 @@ def _pings_and_registers() -> pd.DataFrame:
 def _pinged() -> list[Statement]:
     """Whether pings through the queues wait as long as the switch's registers say."""
     both = _pings_and_registers().query("system in ['iRED', 'PI2']")
-    near = int((both.error <= DELAY_MS).sum())
     return [
-        Statement(
+        _in_most(
             "logs",
-            f"{OURS}in configurations I to III, the authors' pings through the queues of iRED and PI2 confirm the "
-            f"switch's registers: the median delay is within {DELAY_MS:g} ms in at least nine phases of ten",
-            f"{near} of {len(both)} phases; {_farthest(both, 'qdelay_p50_ms')}",
-            10 * near >= 9 * len(both),
+            "in configurations I to III, the authors' pings through the queues of iRED and PI2 confirm the switch's "
+            f"registers: the median delay is within {DELAY_MS:g} ms in at least nine phases of ten",
+            both.error <= DELAY_MS,
+            _farthest(both, "qdelay_p50_ms"),
         )
     ]
 
@@ -630,28 +639,28 @@ def stalled(tables: Tables) -> list[Statement]:
         return statements
     shares_, registers_ = tables["stalled"], tables["stalled-registers"]
     for system in dict.fromkeys(shares_.system):
-        mine = (
-            table[table.system == system].drop(columns="system").rename(columns={"connections": "system"})
-            for table in (shares_, registers_)
-        )
-        statements += _without_stalls(system, *mine)
+        mine = (table[table.system == system] for table in (shares_, registers_))
+        statements += _without_stalls(system, *(_named_by(table, "connections") for table in mine))
     return statements
 
 
 def _without_stalls(system: str, shares_: pd.DataFrame, registers_: pd.DataFrame) -> list[Statement]:
     """What each choice of connections, here called system, brings nearer to the logs and the switch."""
     errors, mean = share_errors(shares_), register_means(registers_)
-    counted = [what for what in ("drops", "marks") if mean[f"logged_{what}_per_s"].notna().all()]
+    points = errors.assign(error=100 * errors.error)
+    counted = {
+        what: mean.assign(error=_ratio(mean[f"{what}_per_s"], mean[f"logged_{what}_per_s"]))
+        for what in ("drops", "marks")
+        if mean[f"logged_{what}_per_s"].notna().all()
+    }
     usual, *changed = CONNECTIONS
     statements = []
     for name in changed:
         variant = (usual, name, f"{system}: {name!r}")
-        points = errors.assign(error=100 * errors.error)
         statements += _nearer(
             "logs", points, variant, "Prague's share nearer to the logs", "points", ["phase"]
         )
-        for what in counted:
-            ratios = mean.assign(error=_ratio(mean[f"{what}_per_s"], mean[f"logged_{what}_per_s"]))
+        for what, ratios in counted.items():
             statements += _nearer("registers", ratios, variant, f"the {what} nearer to the switch's", "times")
     if "marks" in counted:
         statements += [
@@ -726,10 +735,7 @@ _WITH_JOINERS = ["I", "II", "III"]
 
 def late(tables: Tables) -> list[Statement]:
     """PI2's controller with a late view of the queue, beside the logs and the switch's registers."""
-    shares_, registers_ = (
-        tables[name].drop(columns="system").rename(columns={"late": "system"})
-        for name in ("late", "late-registers")
-    )
+    shares_, registers_ = (_named_by(tables[name], "late") for name in ("late", "late-registers"))
     errors = share_errors(shares_[shares_.configuration.isin(_WITH_JOINERS)])
     where = "configurations " + ", ".join(dict.fromkeys(errors.configuration))
     mean = register_means(registers_)
@@ -809,14 +815,11 @@ def shares(tables: Tables) -> list[Statement]:
 
 def _mostly_near(about: str, what: str, errors: pd.DataFrame) -> Statement:
     """Whether Prague's share is near to the logs' in most phases."""
-    near = int((errors.error <= LIKE_THE_LOGS).sum())
-    return Statement(
+    return _in_most(
         about,
-        f"{OURS}{what}: Prague's share is within {100 * LIKE_THE_LOGS:g} points of the logs in at least nine phases of "
-        "ten",
-        f"{near} of {len(errors)} phases; {100 * errors.error.mean():.1f} points off on average, at most "
-        f"{100 * errors.error.max():.0f}",
-        10 * near >= 9 * len(errors),
+        f"{what}: Prague's share is within {100 * LIKE_THE_LOGS:g} points of the logs in at least nine phases of ten",
+        errors.error <= LIKE_THE_LOGS,
+        f"{100 * errors.error.mean():.1f} points off on average, at most {100 * errors.error.max():.0f}",
     )
 
 
@@ -901,14 +904,13 @@ def _phase_delays(phases: pd.DataFrame) -> list[Statement]:
         ):  # fmt: skip
             part = phases[phases.system == system].dropna(subset=[column, f"logged_{column}"])
             if len(part):
-                near = int((_off(part, column).error <= limit_ms).sum())
                 statements.append(
-                    Statement(
+                    _in_most(
                         "registers",
-                        f"{OURS}{system}: the {what} of the queueing delay of packets that waited is within "
-                        f"{limit_ms:g} ms of the switch's in at least nine phases of ten",
-                        f"{near} of {len(part)} phases; {_farthest(part, column)}",
-                        10 * near >= 9 * len(part),
+                        f"{system}: the {what} of the queueing delay of packets that waited is within {limit_ms:g} ms "
+                        "of the switch's in at least nine phases of ten",
+                        _off(part, column).error <= limit_ms,
+                        _farthest(part, column),
                     )
                 )
     return statements

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 
@@ -27,6 +27,10 @@ from .scenarios import (
 from .tables import by_configuration, scalable_shares, share_errors, with_pings
 
 Tables = Mapping[str, pd.DataFrame]
+
+#: Rows of tables.
+_BY_SIZE = ["configuration", "mtu_bytes"]
+_BY_SYSTEM = ["system", *_BY_SIZE]
 
 
 def about(settings: Settings) -> str:
@@ -205,29 +209,25 @@ def drops(settings: Settings, tables: Tables) -> list[str]:
 
 def drops_by_change(drops: pd.DataFrame, system: str) -> pd.DataFrame:
     """One row per configuration and packet size: drops a second, and marks where the switch counts them."""
-    wide = _registers_by(drops[drops.system == system], "changed", _counts)
+    wide = _by_change(drops[drops.system == system], _BY_SIZE, "changed", _counts, _SWITCH)
     return wide.rename(columns=lambda name: name.removeprefix(f"{system}, "))
 
 
 def delays_by_change(phases: pd.DataFrame, system: str) -> pd.DataFrame:
     """One row per configuration and packet size: the median queueing delay in the four phases."""
-    rows = []
+
+    def medians(runs: pd.DataFrame, prefix: str) -> str:
+        return _in_phases(runs.groupby("phase")[f"{prefix}qdelay_p50_ms"].mean(), 1)
+
     part = with_pings(phases[phases.system == system])
-    for (configuration, mtu_bytes), runs in part.groupby(["configuration", "mtu_bytes"], sort=False):
-        row: dict[str, object] = {"configuration": configuration, "MTU": mtu_bytes}
-        for name, changed in runs.groupby("changed", sort=False):
-            mean = changed.groupby("phase").mean(numeric_only=True)
-            for source, prefix in {"switch": "logged_", **_PINGS}.items():
-                row.setdefault(source, _in_phases(mean[f"{prefix}qdelay_p50_ms"], 1))
-            row[str(name).removeprefix(f"{system}, ")] = _in_phases(mean.qdelay_p50_ms, 1)
-        rows.append(row)
-    return pd.DataFrame(rows)
+    wide = _by_change(part, _BY_SIZE, "changed", medians, _SWITCH | _PINGS)
+    return wide.rename(columns=lambda name: name.removeprefix(f"{system}, "))
 
 
-def _counts(mean: pd.Series, prefix: str) -> str:
+def _counts(runs: pd.DataFrame, prefix: str) -> str:
     """Drops a second, and marks where the switch counts them."""
-    counted = [kind for kind in ("drops", "marks") if pd.notna(mean[f"logged_{kind}_per_s"])]
-    return "; ".join(f"{mean[f'{prefix}{kind}_per_s']:.0f}" for kind in counted)
+    counted = [kind for kind in ("drops", "marks") if runs[f"logged_{kind}_per_s"].notna().all()]
+    return "; ".join(f"{runs[f'{prefix}{kind}_per_s'].mean():.0f}" for kind in counted)
 
 
 def delays(settings: Settings, tables: Tables) -> list[str]:
@@ -256,7 +256,8 @@ def drops_beside_switch(phases: pd.DataFrame) -> pd.DataFrame:
 
 
 #: Where a quantity is from, and what the name of its column begins with.
-_BESIDE = {"simulator": "", "switch": "logged_"}
+_SWITCH = {"switch": "logged_"}
+_BESIDE = {"simulator": "", **_SWITCH}
 _PINGS = {"pings": "pinged_"}
 
 
@@ -320,15 +321,34 @@ def shares_by_slow_start(shares: pd.DataFrame) -> pd.DataFrame:
 
 def _shares_by(shares: pd.DataFrame, rows: list[str], columns: str) -> pd.DataFrame:
     """The logs' shares in the phases, and the simulator's in one column for each value of a column."""
-    mean = shares.groupby([*rows, columns, "phase"], sort=False)[["scalable_share", "logged_share"]].mean()
+
+    def in_phases(runs: pd.DataFrame, prefix: str) -> str:
+        return _percents(runs.groupby("phase")[f"{prefix}share"].mean())
+
+    shares = shares.rename(columns={"scalable_share": "share"})
+    return _by_change(shares, rows, columns, in_phases, {"logs": "logged_"})
+
+
+def _by_change(
+    table: pd.DataFrame,
+    rows: list[str],
+    columns: str,
+    text: Callable[[pd.DataFrame, str], str],
+    sources: Mapping[str, str],
+) -> pd.DataFrame:
+    """What others measured, by source, and the simulator's in one column for each value of a column.
+
+    `text` gets the runs of one row and value, and what the names of the source's columns begin with.
+    """
     found = []
-    for key, part in mean.reset_index().groupby(rows, sort=False):
+    for key, part in table.groupby(rows, sort=False):
         row: dict[str, object] = dict(zip(rows, key, strict=True))
-        for name, one in part.groupby(columns, sort=False):
-            row.setdefault("logs", _percents(one.sort_values("phase").logged_share))
-            row[str(name)] = _percents(one.sort_values("phase").scalable_share)
+        for name, runs in part.groupby(columns, sort=False):
+            for source, prefix in sources.items():
+                row.setdefault(source, text(runs, prefix))
+            row[str(name)] = text(runs, "")
         found.append(row)
-    return pd.DataFrame(found)
+    return pd.DataFrame(found).rename(columns={"mtu_bytes": "MTU"})
 
 
 def stalled(settings: Settings, tables: Tables) -> list[str]:
@@ -346,9 +366,6 @@ def stalled(settings: Settings, tables: Tables) -> list[str]:
             markdown_table(counts_by_connections(tables["stalled-registers"])),
         ]
     return texts
-
-
-_BY_SYSTEM = ["system", "configuration", "mtu_bytes"]
 
 
 def stalls_by_system(stalls: pd.DataFrame) -> pd.DataFrame:
@@ -372,12 +389,12 @@ def stalls_by_system(stalls: pd.DataFrame) -> pd.DataFrame:
 
 def shares_by_connections(shares: pd.DataFrame) -> pd.DataFrame:
     """One row per system, configuration and packet size."""
-    return _shares_by(shares, _BY_SYSTEM, "connections").rename(columns={"mtu_bytes": "MTU"})
+    return _shares_by(shares, _BY_SYSTEM, "connections")
 
 
 def counts_by_connections(registers: pd.DataFrame) -> pd.DataFrame:
     """One row per system, configuration and packet size: drops a second, and marks where the switch counts them."""
-    return _registers_by(registers, "connections", _counts, _BY_SYSTEM)
+    return _by_change(registers, _BY_SYSTEM, "connections", _counts, _SWITCH)
 
 
 def late(settings: Settings, tables: Tables) -> list[str]:
@@ -393,37 +410,17 @@ def late(settings: Settings, tables: Tables) -> list[str]:
 
 def shares_by_lateness(late: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and packet size."""
-    return _shares_by(late, ["configuration", "mtu_bytes"], "late").rename(columns={"mtu_bytes": "MTU"})
+    return _shares_by(late, _BY_SIZE, "late")
 
 
 def registers_by_lateness(registers: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and packet size: drop delay in ms; drops a second."""
 
-    def delay_and_drops(mean: pd.Series, prefix: str) -> str:
+    def delay_and_drops(runs: pd.DataFrame, prefix: str) -> str:
+        mean = runs.mean(numeric_only=True)
         return f"{mean[f'{prefix}drop_p50_ms']:.1f}; {mean[f'{prefix}drops_per_s']:.0f}"
 
-    return _registers_by(registers, "late", delay_and_drops)
-
-
-def _registers_by(
-    registers: pd.DataFrame,
-    columns: str,
-    text: Callable[[pd.Series, str], str],
-    rows: Sequence[str] = ("configuration", "mtu_bytes"),
-) -> pd.DataFrame:
-    """The switch's registers, and the simulator's in one column for each value of a column; means over the seeds.
-
-    `text` gets the means and the prefix of the names of those to show.
-    """
-    found = []
-    for key, part in registers.groupby(list(rows), sort=False):
-        row: dict[str, object] = dict(zip(rows, key, strict=True))
-        for name, one in part.groupby(columns, sort=False):
-            mean = one.mean(numeric_only=True)
-            row.setdefault("switch", text(mean, "logged_"))
-            row[str(name)] = text(mean, "")
-        found.append(row)
-    return pd.DataFrame(found).rename(columns={"mtu_bytes": "MTU"})
+    return _by_change(registers, _BY_SIZE, "late", delay_and_drops, _SWITCH)
 
 
 #: Columns of the registers: quantity, column, digits.
