@@ -493,6 +493,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         run(tmp_path / "x", network="cloud")
     with pytest.raises(ParameterError, match="network: with --data, the runs are what they are"):
         run(tmp_path / "x", network="physical", data=tmp_path)
+    with pytest.raises(ParameterError, match="background: with --data, the runs are what they are"):
+        run(tmp_path / "x", background=[0], data=tmp_path)
     assert not (tmp_path / "x").exists()
 
 
@@ -501,6 +503,7 @@ def test_help_names_the_options() -> None:
     assert shown.exit_code == 0
     for option in (
         "--network",
+        "--background",
         "--data",
         "--only",
         "--full",
@@ -564,6 +567,20 @@ def test_the_physical_network_and_its_cloud(tmp_path: Path, monkeypatch: pytest.
     assert (cloud.runs == 3).all() and cloud.f1.between(0, 1).all()
     assert "### In the cloud" in (folder / "summary.md").read_text()
     assert (folder / "cloud.html").is_file()
+
+
+@pytest.mark.slow
+def test_networks_that_learn_from_one_number_of_background_flows(tmp_path: Path) -> None:
+    """Figure 8's table has that number alone, and nothing is left out of training."""
+    folder = experiment("dragonfly")(
+        tmp_path / "out", background=[15], only=["windows", "splits"], runs=6, seconds=2.0, windows_ms=[100],
+        epochs=1, seeds=1, per_flow=2, workers=1,
+    )  # fmt: skip
+    data = SlotDataset(next((folder / "data").iterdir()))
+    assert len(data.runs) == 6 and set(data.flows.background) == {15}
+    table = pq.read_table(folder / "background.parquet").to_pandas()
+    assert table.classifier.tolist() == list(dragonfly.CLASSIFIERS) and set(table.background) == {15}
+    assert not (folder / "settings.parquet").exists()
 
 
 @pytest.mark.slow

@@ -196,7 +196,9 @@ def splits(work: Work) -> list[Scored]:
     if work.setting is not None:
         values = sorted(set(work.dataset.flows[work.setting]))
         found += [
-            (tables.left_out, (work.dataset, *shared, work.setting, "ours", (value,))) for value in values
+            (tables.left_out, (work.dataset, *shared, work.setting, "ours", (value,)))
+            for value in values
+            if len(values) > 1
         ]
     if work.other is not None:
         found += [

@@ -36,6 +36,13 @@ def run(
             help="Simulate runs like the paper's mininet (section IV-A) or physical network (IV-B)."
         ),
     ] = None,
+    background: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Number of background flows in simulated runs (repeatable) [default: 0, 15, 30, 60, 75].",
+            min=0,
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -107,6 +114,9 @@ def run(
         Folder.
     network : str, optional
         ``"mininet"`` (the default) or ``"physical"``, whose classifiers are also tested in the cloud (section IV-C).
+    background : list of int, optional
+        Numbers of background flows, used in turn. With one number, networks learn from such runs alone, as the
+        published program has it; in the paper, one network learns from all (section IV-B).
     data, other : Path, optional
         Datasets to train and test on, and only to test on.
     session : Path, optional
@@ -142,7 +152,7 @@ def run(
     ------
     ParameterError
         An option is out of range or unknown, ``"session"`` without `session`, ``"linux"`` without `testbed`, or
-        `testbed` with `data`.
+        `testbed`, `network` or `background` with `data`.
     SchemaError
         `data` or `other` is not a dataset, `session` no such table.
     TestbedUnavailableError
@@ -175,6 +185,8 @@ def run(
         raise ParameterError(f"network: {network!r} is neither 'mininet' nor 'physical'")
     if network is not None and data is not None:
         raise ParameterError("network: with --data, the runs are what they are")
+    if background is not None and data is not None:
+        raise ParameterError("background: with --data, the runs are what they are")
     place = None if data is not None else network or "mininet"
     lengths = sorted(set(windows_ms or (FULL_WINDOWS_MS if full else WINDOWS_MS)))
     for ms in lengths:
@@ -202,6 +214,7 @@ def run(
         "only": chosen,
     }
     options |= {} if network is None else {"network": network}
+    options |= {} if background is None else {"background": background}
     options |= {} if session is None else {"session": session.name}
     options |= {"longest": limits} if limits else {}
     options |= {"testbed": True} if testbed else {}
@@ -213,13 +226,16 @@ def run(
             made = given
         else:
             assert place is not None
-            made = simulated(folder.path, place, number, lasting, workers, network=place)
+            made = simulated(
+                folder.path, place, number, lasting, workers, network=place, background=background
+            )
         special = made.about.get("special")
         return made.where(f"flow_id < {special}") if special else made
 
     work = Work(
-        dataset, training, lengths, number, lasting, folder.path, workers, foreign, session, limits, place
-    )
+        dataset, training, lengths, number, lasting, folder.path, workers, foreign, session, limits, place,
+        background,
+    )  # fmt: skip
 
     from . import cases
     from .page import ABOUT, QUICK, TABLE_II

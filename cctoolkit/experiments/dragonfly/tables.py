@@ -591,6 +591,8 @@ class Work:
         A dataset to test on and never train on.
     network : str, optional
         Which of the paper's networks the runs are like (:data:`~.scenarios.NETWORKS`); other data are like none.
+    background : sequence of int, optional
+        Numbers of background flows of simulated runs; by default the paper's.
     session : Path, optional
         The authors' session (:func:`.logs.read_session`).
     longest : mapping of str to float, optional
@@ -608,6 +610,7 @@ class Work:
     session: Path | None = None
     longest: Mapping[str, float] | None = None
     network: str | None = None
+    background: Sequence[int] | None = None
 
     @cached_property
     def cloud(self) -> SlotDataset | None:
@@ -623,8 +626,8 @@ class Work:
         settings = self.folder, self.simulated_network, self.runs, self.seconds, self.workers
         return {
             SIMULATOR: self.dataset,
-            REAL_LINUX: on_linux(*settings, offload=False),
-            OFFLOAD: on_linux(*settings, offload=True),
+            REAL_LINUX: on_linux(*settings, self.background, offload=False),
+            OFFLOAD: on_linux(*settings, self.background, offload=True),
         }
 
     @property
@@ -656,8 +659,8 @@ class Work:
 
     @cached_property
     def setting(self) -> str | None:
-        """The setting that varies (:func:`background_of`)."""
-        return background_of(self.dataset)
+        """The setting that varies (:func:`background_of`), or that was chosen."""
+        return background_of(self.dataset) if self.background is None else "background"
 
     @cached_property
     def example(self) -> Recording:
@@ -678,14 +681,15 @@ def simulated(
 
 
 def on_linux(
-    folder: Path, network: str, runs: int, seconds: float, workers: int | None, *, offload: bool
-) -> SlotDataset:
+    folder: Path, network: str, runs: int, seconds: float, workers: int | None,
+    background: Sequence[int] | None = None, *, offload: bool,
+) -> SlotDataset:  # fmt: skip
     """The same runs on real Linux, in virtual time; the kernel is part of the folder's name."""
     from ...testbed.kernel import find_kernel
 
     name = f"{network}-{'offload' if offload else 'linux'}"
     code = f"{code_hash(_LINUX_RUNS)[:8]}-{find_kernel().sha256[:8]}"
-    wanted = list(jobs(runs, seconds, network=network))
+    wanted = list(jobs(runs, seconds, network=network, background=background))
     at = folder / "data" / f"{name}-{seconds:g}s-{code}"
     return _built(wanted, at, workers, on="uml", offload=offload)
 
