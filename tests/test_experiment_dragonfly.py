@@ -620,6 +620,32 @@ def test_finished_cases_are_kept_and_several_at_a_time_change_nothing(
     assert len({name for name, _ in trained}) == 4 and len(trained) > 4  # the new length, and splits of it
 
 
+@pytest.mark.parametrize("cca", ["reno", "cubic"])
+@pytest.mark.parametrize("rtt_ms", [54, 306])
+def test_bursts_repeat_after_a_round_trip(cca: str, rtt_ms: float) -> None:
+    """Segmentation offload and a loss now and then, so that there is hardly a queue, as in the session."""
+    made = cct.simulate(
+        cct.Scenario(
+            bottleneck=cct.Bottleneck(rate_mbps=1000, buffer_packets=1000),
+            flows=[cct.Flow(cca, rtt_ms=rtt_ms, access_mbps=10_000, loss=2e-5, aggregate=20)],
+            duration_s=20,
+        ),
+        record=True,
+    )
+    sent = cct.compute_slots(made.ingress, made.egress).in_bytes.to_numpy(float)[5000:19_000]
+    assert dragonfly.tables.burst_period_ms(sent) == pytest.approx(rtt_ms, rel=0.02)
+    assert dragonfly.tables.burst_period_ms(sent[::2] + sent[1::2], slot_ms=2) == pytest.approx(
+        rtt_ms, rel=0.05
+    )
+
+
+def test_what_does_not_repeat_has_no_period() -> None:
+    assert np.isnan(dragonfly.tables.burst_period_ms(np.full(4000, 1500.0)))
+    assert np.isnan(
+        dragonfly.tables.burst_period_ms(np.random.default_rng(1).poisson(3.0, 60_000).astype(float))
+    )
+
+
 # ---- the authors' session --------------------------------------------------------------------------------------------
 
 
@@ -752,18 +778,28 @@ def test_no_verdict_without_the_windows_that_decide_it() -> None:
 
 
 def test_conclusions_about_the_session_come_out_either_way() -> None:
-    def holds(right: int, queue: float, size: float, scores: tuple[float, ...]) -> list[bool]:
+    def holds(
+        right: int, queue: float, size: float, period_ms: float, scores: tuple[float, ...]
+    ) -> list[bool]:
         answers = pd.DataFrame({"model": ["cca"], "cca": ["reno"], "right": [right], "windows": [10]})
         flows = pd.DataFrame(
-            {"cca": ["reno"], "share_with_queue": [queue], "bytes_per_packet": [size], "most_packets": [2]}
-        )
+            {
+                "cca": ["reno", "bbr"], "slots": 1000, "packets": [10_000, 50_000], "share_with_queue": [queue, 0.0],
+                "bytes_per_packet": [size, size], "most_packets": 2, "burst_period_ms": [period_ms, 5.0],
+            }
+        )  # fmt: skip
         pairs = [(i, t) for i in logs.INPUTS for t in ("windows at random", "the end of the session")]
         learnt = pd.DataFrame(pairs, columns=["inputs", "tested_on"]).assign(f1=scores)
         tables = {"session": flows, "session-answers": answers, "session-learnt": learnt}
         return [s.holds for s in conclusions.session(tables)]
 
-    assert holds(9, 0.01, 9000.0, (0.92, 0.6, 1.0, 0.9, 0.2, 0.2)) == [True] * 6
-    assert holds(1, 0.5, 1400.0, (0.8, 0.6, 0.8, 0.6, 0.5, 0.5)) == [False] * 6
+    learnt = (0.92, 0.6, 1.0, 0.9, 0.2, 0.2)
+    answers = holds(9, 0.01, 9000.0, 76.0, learnt)
+    assert answers == [True, True, True, False, *[True] * 4]  # 60 000 packets of 9000 bytes are 4.3 Gbit/s
+    assert holds(1, 0.5, 1000.0, 0.8, (0.8, 0.6, 0.8, 0.6, 0.5, 0.5)) == [
+        False, False, False, True, *[False] * 4
+    ]  # fmt: skip
+    assert holds(9, 0.01, 9000.0, np.nan, learnt)[2] is False
 
 
 @pytest.mark.slow

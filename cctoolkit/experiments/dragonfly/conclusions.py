@@ -423,6 +423,34 @@ def _the_same(one: pd.DataFrame, other: pd.DataFrame) -> list[bool | None]:
     ]
 
 
+def _of_the_cloud(flows: pd.DataFrame) -> list[Statement]:
+    """Which of the paper's networks the session is of, and whether its link is full."""
+    numbers = paper_numbers("dragonfly", "testbed, cloud").set_index(["setting", "quantity"]).paper
+    nearest_ms = float(numbers["third destination", "rtt_ms"])
+    link_mbps = 1000 * float(numbers["to the Internet", "rate_gbps"])
+    clocked = flows[flows.cca != "bbr"].set_index("cca")  # BBR paces its packets
+    hardly = (flows.share_with_queue <= 0.1).all()
+    rates = flows.packets * flows.bytes_per_packet * 8 / flows.slots / 1000
+    by_cca = ", ".join(f"{cca} {rate:.0f}" for cca, rate in zip(flows.cca, rates, strict=True))
+    return [
+        Statement(
+            "session",
+            f"{OURS}the session is of the paper's cloud, not of its physical network, where round trips are below 1 ms "
+            f"and queues: without a queue, bursts repeat after {nearest_ms:g} ms (the cloud's nearest destination) or "
+            "more",
+            ", ".join(f"{cca} after {ms:.0f} ms" for cca, ms in clocked.burst_period_ms.items()),
+            bool(hardly and (clocked.burst_period_ms >= nearest_ms).all()),
+        ),
+        Statement(
+            "session",
+            f"{OURS}the session's flows do not fill the router's link of {link_mbps:g} Mbit/s (at most half of it), so "
+            "something else limits them",
+            f"{rates.sum():.0f} Mbit/s ({by_cca})",
+            bool(rates.sum() <= link_mbps / 2),
+        ),
+    ]
+
+
 def session(tables: Tables) -> list[Statement]:
     """What the bundled models say of the authors' session, why, and what a network trained on it shows."""
     flows, answers, learnt = (tables[name] for name in ("session", "session-answers", "session-learnt"))
@@ -449,6 +477,7 @@ def session(tables: Tables) -> list[Statement]:
             bool((queue <= 0.1).all()),
         )
     )
+    results += _of_the_cloud(flows)
     large = flows.set_index("cca").bytes_per_packet
     results.append(
         Statement(

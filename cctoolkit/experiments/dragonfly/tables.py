@@ -30,6 +30,7 @@ __all__ = [
     "accuracy_by_epoch",
     "background_of",
     "bundled_by_place",
+    "burst_period_ms",
     "by_published_inputs",
     "by_split",
     "elsewhere",
@@ -799,6 +800,7 @@ def session(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
             "mean_cbiq_bytes": flow.cbiq_bytes.mean(),
             "share_with_queue": (flow.cbiq_bytes > 0).mean(),
             "share_left": (flow.out_seq > 0).mean(),
+            "burst_period_ms": burst_period_ms(flow.throughput_bytes.to_numpy()),
         }
         for cca, flow in read.groupby("cca", sort=False)
     )
@@ -815,6 +817,39 @@ def session(work: Work, found: Sequence[Any]) -> dict[str, pd.DataFrame]:
         "session-answers": pd.DataFrame(answers),
         "session-learnt": _learnt(shortest, work.training),
     }
+
+
+def burst_period_ms(sent: np.ndarray, slot_ms: float = 1.0, longest_ms: float = 1000.0) -> float:
+    """After how long a flow's bytes repeat: a round trip, where acknowledgements clock them and nothing paces them.
+
+    Parameters
+    ----------
+    sent : array of float
+        Bytes by slot.
+    slot_ms, longest_ms : float
+        Length of a slot, and the longest period to look for.
+
+    Returns
+    -------
+    float
+        The lag of the first clear peak of the autocorrelation, in ms; NaN without any. Reno and CUBIC send a window's
+        bursts again a round trip later (Veal et al., New methods for passive estimation of TCP round-trip times, PAM
+        2005); BBR paces, so its peaks need not be round trips.
+    """
+    from scipy.signal import correlate, find_peaks
+
+    centred = sent - sent.mean()
+    half = correlate(centred, centred, method="fft")[len(sent) - 1 :]
+    if not half[0]:
+        return math.nan
+    shortest = 5  # slots: closer ones are alike, whatever sends them
+    longest = min(round(longest_ms / slot_ms), len(sent) // 4)
+    noise = len(sent) ** -0.5  # standard deviation of the autocorrelation of independent values
+    peaks, found = find_peaks(half[shortest:longest] / half[0], prominence=10 * noise)
+    if not len(peaks):
+        return math.nan
+    clear = found["prominences"] >= 0.7 * found["prominences"].max()  # multiples of the period are peaks, too
+    return float(shortest + peaks[np.argmax(clear)]) * slot_ms
 
 
 def _bundled_answers(windows: Windows, window_ms: float) -> list[dict[str, Any]]:
