@@ -646,6 +646,92 @@ def test_what_does_not_repeat_has_no_period() -> None:
     )
 
 
+# ---- DeePCCI as the authors published it ----------------------------------------------------------------------------
+
+
+def counted_windows(seconds: int, flows: int = 4) -> Windows:
+    """Windows whose packets come every second slot (Reno) or in tens (BBR)."""
+    slots = np.arange(seconds * 1000)
+    kinds = {"reno": slots % 2 == 0, "bbr": 5 * (slots % 10 == 0)}
+    rows = [(f"run-{i}", cca, counts) for i in range(flows) for cca, counts in kinds.items()]
+    table = pd.DataFrame({"run": [r for r, _, _ in rows], "flow_id": 0, "window_ms": seconds * 1000.0})
+    values = np.array([counts for _, _, counts in rows], np.float32)[:, :, None]
+    return Windows(values, np.array([cca for _, cca, _ in rows], object), table, ("in_packets",))
+
+
+def test_each_answer_is_a_second_late_and_the_first_is_to_nothing() -> None:
+    import torch
+
+    from cctoolkit.experiments.dragonfly.baseline import SecondLate
+
+    windows = counted_windows(3)
+    late = SecondLate(epochs=1, device="cpu").fit(windows)
+    network = late.network_.eval()
+    x = torch.from_numpy(windows.X.transpose(0, 2, 1).copy())
+    with torch.inference_mode():
+        scores = network(x)
+        assert scores.shape == (8, 2, 3)
+        assert torch.equal(scores[:, :, 0], network.scores.bias.expand(8, -1))
+        network.late = False
+        assert torch.allclose(scores[:, :, 1:], network(x)[:, :, :-1])
+        network.late = True
+        other = x.clone()
+        other[:, :, 2250:] = (
+            7.0  # the last second is never seen; convolutions reach 242 slots beyond the one before
+        )
+        assert torch.allclose(network(other), scores)
+        other[:, :, :1000] = 7.0
+        assert not torch.allclose(network(other)[:, :, 1], scores[:, :, 1])
+    assert late.answers(windows).shape == (8, 3) and len(set(late.answers(windows)[:, 0])) == 1
+
+
+def test_windows_of_up_to_a_second_all_get_the_same_answer() -> None:
+    from cctoolkit.experiments.dragonfly.baseline import BySecond, SecondLate
+
+    windows = counted_windows(1)
+    for part in (windows, dataclasses.replace(windows, X=windows.X[:, :100])):
+        late = SecondLate(epochs=2, device="cpu").fit(part)
+        assert len(np.unique(late._outputs(part), axis=0)) == 1
+    seeing = BySecond(epochs=20, learning_rate=1e-3, device="cpu").fit(windows)
+    assert (seeing.answers(windows)[:, 0] == windows.y).all()
+
+
+def test_scores_of_the_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With windows of three seconds, a late answer is to nothing one time in three."""
+    windows = counted_windows(3, flows=10)
+    training = dataclasses.replace(SHORT, epochs=30, learning_rate=1e-3)
+    monkeypatch.setattr(dragonfly.Training, "cut", lambda *_: windows)
+    table = dragonfly.f1_of_baseline(None, training, 3000.0)
+    f1 = table.set_index(["answers", "scored"]).f1
+    assert list(f1.index) == [
+        ("once", "all"), ("for each second", "all"), ("for each second", "last"),
+        ("for each second, a second late", "all"), ("for each second, a second late", "last"),
+    ]  # fmt: skip
+    assert (
+        f1["once", "all"] == f1["for each second", "all"] == f1["for each second, a second late", "last"] == 1
+    )
+    # of two kinds, the answer to nothing is right half of the time: 5 of 6 in all
+    assert 0.8 < f1["for each second, a second late", "all"] < 0.85
+    assert table.windows.tolist() == [6, 18, 6, 18, 6]
+
+
+def test_conclusions_about_the_baseline_come_out_either_way() -> None:
+    def holds(late: tuple[float, float], once: float, spread: float = 0.02) -> list[bool | None]:
+        rows = [
+            ("once", 1000.0, 0.7), ("once", 6000.0, once),
+            ("for each second, a second late", 1000.0, late[0]), ("for each second, a second late", 6000.0, late[1]),
+        ]  # fmt: skip
+        table = pd.DataFrame(rows, columns=["answers", "window_ms", "f1"]).assign(
+            scored="all", network="Mininet"
+        )
+        table = table.assign(low=table.f1 - spread, high=table.f1 + spread)
+        return [s.holds for s in conclusions.baseline({"baseline": table})]
+
+    assert holds((0.167, 0.5), 0.9) == [True, True]
+    assert holds((0.4, 0.9), 0.5) == [False, False]
+    assert holds((0.167, 0.5), 0.52, spread=0.1) == [True, None]
+
+
 # ---- the authors' session --------------------------------------------------------------------------------------------
 
 

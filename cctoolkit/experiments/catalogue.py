@@ -177,6 +177,11 @@ RESULTS = {
         "--window-ms 6000 --window-ms 10000 --longest DeePCCI=1000 --only cbiq --only inputs --only windows",
         "volatility", "inputs", "windows", "background", "cloud",
     ),
+    "dragonfly-baseline": _experiment(
+        "dragonfly", "DeePCCI as the Dragonfly paper's authors published it, and as its own paper has it",
+        "--full --runs 500 --seconds 11 --seeds 1 --window-ms 100 --window-ms 1000 --window-ms 6000 --window-ms 10000 "
+        "--only baseline", "baseline",
+    ),
     "dragonfly-sampling": _experiment(
         "dragonfly", "the Dragonfly paper's random sampling on runs like its physical network",
         "--full --network physical --runs 150 --seconds 12 --seeds 1 --window-ms 10000 --only sampling", "sampling",

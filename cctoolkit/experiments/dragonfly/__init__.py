@@ -43,6 +43,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "by_published_inputs",
             "by_split",
             "elsewhere",
+            "f1_of_baseline",
             "f1_by_input",
             "f1_by_place",
             "f1_by_sampling",

@@ -10,7 +10,7 @@ from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
 from ..statements import bullets_of
 from . import conclusions
-from .page import places, scores, session_answers, session_learnt
+from .page import baseline_scores, places, scores, session_answers, session_learnt
 from .scenarios import CLASSIFIERS, NETWORKS, PRINTED_MS, PUBLISHED, WINDOW_FIGURES, network_of
 from .tables import last_epochs
 
@@ -120,6 +120,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "sampling": _by("sampling", "dropped_percent", "dropped, %"),
     "splits": _by("splits", "split", "split"),
     "published": published,
+    "baseline": lambda tables: markdown_table(baseline_scores(tables["baseline"]), labels=1),
     "linux": lambda tables: markdown_table(places(tables["linux"]), labels=3),
     "session": lambda tables: markdown_table(tables["session"], digits=3, labels=1),
     "session-answers": lambda tables: markdown_table(session_answers(tables["session-answers"]), labels=5),
@@ -136,6 +137,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "sampling": conclusions.sampling,
             "splits": conclusions.splits,
             "published": conclusions.published,
+            "baseline": conclusions.baseline,
             "linux": conclusions.linux,
             "session": conclusions.session,
         }.items()

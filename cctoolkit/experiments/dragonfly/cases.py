@@ -19,10 +19,10 @@ from ..code_hash import NOT_SIMULATED
 from ..pieces import Pieces
 from . import tables
 from .logs import INPUTS
-from .scenarios import CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
+from .scenarios import ANSWERING, CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
 from .tables import EPOCH_BACKGROUNDS, INPUT_CHOICES, RUNS, SAMPLED, Work, simulated
 
-__all__ = ["CODE", "Scored", "epochs", "inputs", "linux", "sampling", "splits", "windows"]
+__all__ = ["CODE", "Scored", "baseline", "epochs", "inputs", "linux", "sampling", "splits", "windows"]
 
 #: The code that decides a case's tables.
 CODE = ("cctoolkit.experiments.dragonfly.tables", "cctoolkit.experiments.dragonfly.training")
@@ -145,6 +145,16 @@ def _of_length(
         if window_ms == shortest_ms:
             raise
         return ()
+
+
+def baseline(work: Work) -> list[Scored]:
+    """A case for each length and way to answer, the longest first."""
+    shared = (work.dataset, work.training)
+    lengths = [ms for ms, name in _lengths(work) if name == "DeePCCI"]
+    return _cases(
+        work,
+        [(tables.f1_of_baseline, (*shared, ms, (how,))) for ms in lengths for how in ANSWERING],
+    )
 
 
 def linux(work: Work) -> list[Scored]:

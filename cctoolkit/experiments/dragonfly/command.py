@@ -145,8 +145,8 @@ def run(
     Path
         The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``cloud`` (with the
         physical network), ``sampling``, ``splits``, ``published``, ``settings``, ``elsewhere`` (with `other`),
-        ``linux`` (with `testbed`), ``session``, ``session-answers`` and ``session-learnt`` (with `session`), and
-        ``statements`` as Parquet, figures, ``summary.md``.
+        ``baseline``, ``linux`` (with `testbed`), ``session``, ``session-answers`` and ``session-learnt`` (with
+        `session`), and ``statements`` as Parquet, figures, ``summary.md``.
 
     Raises
     ------

@@ -10,9 +10,20 @@ import plotly.graph_objects as go
 from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
-from .scenarios import BUNDLED, OTHER_DATA, PLACES, PRINTED_MS, WINDOW_FIGURES, is_of, network_of
+from .scenarios import (
+    BUNDLED,
+    ONCE,
+    OTHER_DATA,
+    PLACES,
+    PRINTED_MS,
+    SECOND_LATE,
+    WINDOW_FIGURES,
+    is_of,
+    network_of,
+)
 
 __all__ = [
+    "baseline_figure",
     "cbiq_figure",
     "ccas_figure",
     "epochs_figure",
@@ -190,6 +201,24 @@ def sampling_figure(table: pd.DataFrame) -> go.Figure:
         figure("F1 against packets dropped at random (Figure 9)", height=420), table, "dropped_percent"
     )
     return fig.update_xaxes(title_text="not observed, %", range=[-3, 102])
+
+
+def baseline_figure(table: pd.DataFrame) -> go.Figure:
+    """F1 against the window, by how DeePCCI answers and which answers are scored."""
+    fig = figure("F1 of DeePCCI, by how it answers", height=440)
+    for (answers, scored), part in table.groupby(["answers", "scored"], sort=False):
+        by_length = part.sort_values("window_ms")
+        colour = (
+            _COLOUR["DeePCCI"] if answers == ONCE else COLOURS[3] if answers == SECOND_LATE else COLOURS[4]
+        )
+        fig.add_scatter(
+            x=by_length.window_ms, y=by_length.f1, error_y=_interval(by_length), mode="lines+markers",
+            name=str(answers) + ("" if answers == ONCE else f": {scored}"),
+            line={"color": colour, "dash": "dot" if scored == "last" else "solid"},
+        )  # fmt: skip
+    fig.add_hline(y=1 / 6, line={"color": GREY, "dash": "dot", "width": 1.2})
+    fig.update_xaxes(title_text="window, ms", type="log", dtick=1)
+    return fig.update_yaxes(title_text="F1 (macro); dotted: one answer for all", range=[0, 1.03])
 
 
 def linux_figure(table: pd.DataFrame) -> go.Figure:

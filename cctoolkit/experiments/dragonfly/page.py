@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from .scenarios import FULL_WINDOWS_MS, PLACES
+from .scenarios import FULL_WINDOWS_MS, ONCE, PLACES
 from .tables import Work, last_epochs
 
 Tables = Mapping[str, pd.DataFrame]
@@ -95,6 +95,23 @@ def splits(work: Work, tables: Tables) -> list[str]:
             markdown_table(tables["elsewhere"]),
         ]
     return blocks
+
+
+def baseline(work: Work, tables: Tables) -> list[str]:
+    """F1 of DeePCCI by how it answers."""
+    return [
+        "DeePCCI answers once for a window. What the authors published as DeePCCI answers for each second, one second "
+        "late: for the first second, and for windows of up to a second, it sees nothing. Its F1 is over all answers.",
+        markdown_table(baseline_scores(tables["baseline"]), labels=1),
+    ]
+
+
+def baseline_scores(table: pd.DataFrame) -> pd.DataFrame:
+    """F1 with its interval by window, with a column for each way to answer and to score."""
+    ways = table.answers + (": " + table.scored).where(table.answers != ONCE, "")
+    cells = table.assign(cell=scores(table), way=ways)
+    wide = cells.pivot_table(index="window_ms", columns="way", values="cell", aggfunc="first")[ways.unique()]
+    return wide.fillna("").rename_axis("window, ms").rename_axis(columns=None).reset_index()
 
 
 def linux(work: Work, tables: Tables) -> list[str]:

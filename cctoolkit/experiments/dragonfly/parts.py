@@ -68,6 +68,13 @@ PARTS: dict[str, Part[Work]] = {
         statements=conclusions.splits_and_published,
         page=page.splits,
     ),
+    "baseline": Part(
+        scenarios=cases.baseline,
+        tables=tables.baseline,
+        figures=lambda t: {"baseline": figures.baseline_figure(t["baseline"])},
+        statements=conclusions.baseline,
+        page=page.baseline,
+    ),
     LINUX: Part(
         scenarios=cases.linux,
         tables=tables.linux,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # the command's help imports this module
     from ...scenario import Flow, Scenario
 
 __all__ = [
+    "ANSWERING",
     "BUNDLED",
     "CLASSIFIERS",
     "DROPPED_PERCENT",
@@ -19,11 +20,13 @@ __all__ = [
     "LINUX",
     "NETWORKS",
     "OFFLOAD",
+    "ONCE",
     "OTHER_DATA",
     "PLACES",
     "PRINTED_MS",
     "PUBLISHED",
     "REAL_LINUX",
+    "SECOND_LATE",
     "SESSION",
     "SIMULATOR",
     "TITLES",
@@ -49,6 +52,8 @@ SESSION = "session"
 LINUX = "linux"
 #: What tables call the places where runs come from.
 PLACES = SIMULATOR, REAL_LINUX, OFFLOAD = "simulator", "real Linux", "real Linux with offload"
+#: What tables call the ways DeePCCI answers: ours; for each second of a window; and as the authors published it.
+ANSWERING = ONCE, _, SECOND_LATE = "once", "for each second", "for each second, a second late"
 #: What tables call the training of the bundled model `cca`.
 BUNDLED = "bundled"
 #: The paper's networks, and what tables call them.
@@ -69,6 +74,7 @@ TITLES = {
     "windows": "Figures 6, 7, 8, 10, 11: F1 against window, background flows, congestion control",
     "sampling": "Figure 9: F1 against packets dropped at random",
     "splits": "Splits: runs on both sides, and settings never trained on",
+    "baseline": "DeePCCI as the Dragonfly authors published it",
     LINUX: "The same runs in the simulator and on real Linux, without and with segmentation offload",
     SESSION: "The authors' published session",
 }

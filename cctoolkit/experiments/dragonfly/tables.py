@@ -21,7 +21,19 @@ from ...identify.windows import FEATURE_SETS, INPUTS, joined, windows_at
 from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
 from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
-from .scenarios import BUNDLED, CLASSIFIERS, NETWORKS, OFFLOAD, OTHER_DATA, REAL_LINUX, SIMULATOR, jobs
+from .scenarios import (
+    ANSWERING,
+    BUNDLED,
+    CLASSIFIERS,
+    NETWORKS,
+    OFFLOAD,
+    ONCE,
+    OTHER_DATA,
+    REAL_LINUX,
+    SECOND_LATE,
+    SIMULATOR,
+    jobs,
+)
 from .training import Training
 
 __all__ = [
@@ -38,6 +50,7 @@ __all__ = [
     "f1_by_place",
     "f1_by_sampling",
     "f1_by_window",
+    "f1_of_baseline",
     "last_epochs",
     "left_out",
     "recorded_windows",
@@ -227,6 +240,71 @@ def f1_by_window(
                 table.insert(1, "window_ms", window_ms)
                 part.append(table)
     return tuple(pd.concat(part, ignore_index=True) for part in found)
+
+
+#: The published program's learning rate, for every network.
+_PUBLISHED_RATE = 1e-4
+
+
+def f1_of_baseline(
+    dataset: SlotDataset, training: Training, window_ms: float, answering: Sequence[str] = ANSWERING
+) -> pd.DataFrame:
+    """F1 of DeePCCI, and of what the authors published as DeePCCI (:mod:`.baseline`).
+
+    Parameters
+    ----------
+    dataset, training, window_ms
+    answering : sequence of str
+        Some of :data:`~.scenarios.ANSWERING`.
+
+    Returns
+    -------
+    DataFrame
+        ``answers`` (:data:`~.scenarios.ANSWERING`), ``scored`` (``"all"`` answers or the ``"last"``), ``window_ms`` and
+        the result of :func:`cctoolkit.identify.evaluation.over_seeds`. The published program averages F1 over answers;
+        here all answers count alike.
+    """
+    windows = training.cut(dataset, window_ms, CLASSIFIERS["DeePCCI"])
+    tables = []
+    for how in answering:
+        if how == ONCE:
+            (table,) = training.scores("DeePCCI", windows)
+            tables.append(table.assign(answers=how, scored="all"))
+            continue
+        for scored, table in _by_second(windows, training, late=how == SECOND_LATE).items():
+            tables.append(table.assign(answers=how, scored=scored))
+    both = pd.concat(tables, ignore_index=True).assign(window_ms=window_ms)
+    first = ["answers", "scored", "window_ms"]
+    return both[[*first, *both.columns.drop(first)]]
+
+
+def _by_second(windows: Windows, training: Training, *, late: bool) -> dict[str, pd.DataFrame]:
+    """F1 of all answers, and of the last ones."""
+    from ...identify.evaluation import over_seeds
+    from .baseline import BySecond, SecondLate, seconds_of
+
+    seconds = seconds_of(windows.X.shape[1], windows.slot_ms)
+    rate = _PUBLISHED_RATE if training.learning_rate is None else training.learning_rate
+    answers: dict[int, np.ndarray] = {}
+
+    def parts(seed: int) -> tuple[Windows, Windows]:
+        """The two sides of a split; the network answers on the spot, so that answers need not carry windows."""
+        learnt, tested = windows.split(0.3, seed)
+        if seed not in answers:
+            kind = SecondLate if late else BySecond
+            classifier = kind(epochs=training.epochs, learning_rate=rate, seed=seed).fit(learnt)
+            answers[seed] = classifier.answers(tested).ravel()
+        each = np.repeat(np.arange(len(tested)), seconds)
+        rows = dataclasses.replace(tested, X=tested.X[:, :1]).take(each)
+        number = np.tile(np.arange(seconds), len(tested))
+        return learnt, dataclasses.replace(rows, table=rows.table.assign(second=number))
+
+    seeds = range(training.seeds)
+    every = over_seeds(lambda _, seed: lambda _: answers[seed], parts, seeds)
+    if seconds == 1:
+        return {"all": every}
+    last = over_seeds(lambda _, seed: lambda _: answers[seed], parts, seeds, by="second")
+    return {"all": every, "last": last[last.second == seconds - 1].drop(columns="second")}
 
 
 def accuracy_by_epoch(name: str, windows: Windows, training: Training) -> pd.DataFrame:
@@ -768,6 +846,12 @@ def splits(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.
     for table in _all(found):
         tables[next((name for column, name in told_by.items() if column in table), "settings")].append(table)
     return {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items() if parts}
+
+
+def baseline(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """``baseline``: :func:`f1_of_baseline` by window."""
+    table = pd.concat(_all(found)).sort_values("window_ms", kind="stable", ignore_index=True)
+    return {"baseline": work.of_network(table)}
 
 
 def linux(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
