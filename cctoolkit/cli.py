@@ -152,11 +152,19 @@ def _again_if_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(unraisable)
 
 
+def _leave_nothing_to_collect() -> None:
+    """Python ends with a collection of all that libraries made, which takes a quarter of the time of `cct info`.
+
+    With triton, which torch's optimisers import, it stays: what is not collected, triton's bindings report as leaks.
+    """
+    if "triton" not in sys.modules:
+        gc.freeze()
+
+
 def main() -> None:
     """Entry point of ``cct``."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    # Python ends with a collection of everything that libraries made, which takes a quarter of the time of `cct info`
-    atexit.register(gc.freeze)
+    atexit.register(_leave_nothing_to_collect)
     _shown_warnings.clear()
     warnings.showwarning = _show_warning
     sys.unraisablehook = _again_if_interrupted

@@ -63,6 +63,17 @@ def test_leaving_takes_no_time() -> None:
     assert left < 1000 < frozen
 
 
+@pytest.mark.slow
+def test_leaving_after_training_says_nothing() -> None:
+    """What torch's optimisers import would call everything a leak that is not collected at the end."""
+    pytest.importorskip("triton", reason="torch comes without triton")
+    code = (
+        "import sys, torch._dynamo\nfrom cctoolkit.cli import main; sys.argv = ['cct', '--version']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_help_has_an_example_for_every_command(run) -> None:
     status, out, _ = run("--help")
     assert status == 0
