@@ -182,6 +182,18 @@ RESULTS = {
         "--full --runs 500 --seconds 11 --seeds 1 --window-ms 100 --window-ms 1000 --window-ms 6000 --window-ms 10000 "
         "--only baseline", "baseline",
     ),
+    "dragonfly-background-0": _experiment(
+        "dragonfly", "networks that learn from runs like the physical network's without background flows alone",
+        "--full --network physical --background 0 --runs 300 --seconds 12 --seeds 1 --window-ms 10 --window-ms 100 "
+        "--window-ms 1000 --window-ms 10000 --longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only windows",
+        "windows", "background", "cloud",
+    ),
+    "dragonfly-background-75": _experiment(
+        "dragonfly", "networks that learn from runs like the physical network's with 75 background flows alone",
+        "--full --network physical --background 75 --runs 300 --seconds 12 --seeds 1 --window-ms 10 --window-ms 100 "
+        "--window-ms 1000 --window-ms 10000 --longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only windows",
+        "windows", "background", "cloud",
+    ),
     "dragonfly-sampling": _experiment(
         "dragonfly", "the Dragonfly paper's random sampling on runs like its physical network",
         "--full --network physical --runs 150 --seconds 12 --seeds 1 --window-ms 10000 --only sampling", "sampling",
