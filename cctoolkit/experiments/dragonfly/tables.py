@@ -285,26 +285,28 @@ def _by_second(windows: Windows, training: Training, *, late: bool) -> dict[str,
 
     seconds = seconds_of(windows.X.shape[1], windows.slot_ms)
     rate = _PUBLISHED_RATE if training.learning_rate is None else training.learning_rate
+    kind = SecondLate if late else BySecond
     answers: dict[int, np.ndarray] = {}
 
     def parts(seed: int) -> tuple[Windows, Windows]:
-        """The two sides of a split; the network answers on the spot, so that answers need not carry windows."""
+        """What is learnt from, and a row for each answer to the other windows, without their slots."""
         learnt, tested = windows.split(0.3, seed)
-        if seed not in answers:
-            kind = SecondLate if late else BySecond
-            classifier = kind(epochs=training.epochs, learning_rate=rate, seed=seed).fit(learnt)
-            answers[seed] = classifier.answers(tested).ravel()
-        each = np.repeat(np.arange(len(tested)), seconds)
-        rows = dataclasses.replace(tested, X=tested.X[:, :1]).take(each)
+        rows = dataclasses.replace(tested, X=tested.X[:, :1]).take(np.repeat(np.arange(len(tested)), seconds))
         number = np.tile(np.arange(seconds), len(tested))
         return learnt, dataclasses.replace(rows, table=rows.table.assign(second=number))
 
+    def train(learnt: Windows, seed: int) -> Callable[[Windows], np.ndarray]:
+        if seed not in answers:
+            classifier = kind(epochs=training.epochs, learning_rate=rate, seed=seed).fit(learnt)
+            answers[seed] = classifier.answers(windows.split(0.3, seed)[1]).ravel()
+        return lambda _: answers[seed]
+
     seeds = range(training.seeds)
-    every = over_seeds(lambda _, seed: lambda _: answers[seed], parts, seeds)
+    every = over_seeds(train, parts, seeds)
     if seconds == 1:
         return {"all": every}
-    last = over_seeds(lambda _, seed: lambda _: answers[seed], parts, seeds, by="second")
-    return {"all": every, "last": last[last.second == seconds - 1].drop(columns="second")}
+    by_second = over_seeds(train, parts, seeds, by="second")
+    return {"all": every, "last": by_second[by_second.second == seconds - 1].drop(columns="second")}
 
 
 def accuracy_by_epoch(name: str, windows: Windows, training: Training) -> pd.DataFrame:
