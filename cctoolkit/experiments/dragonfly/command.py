@@ -89,7 +89,7 @@ def run(
     learning_rate: Annotated[
         float | None,
         typer.Option(
-            help="Learning rate of Dragonfly and DeePCCI [default: 1e-3; full: as published, 1e-4 and 1e-3].",
+            help="Learning rate of Dragonfly and DeePCCI [default: 1e-3; full: 1e-4 as published, and 1e-3].",
             min=1e-9,
         ),
     ] = None,
