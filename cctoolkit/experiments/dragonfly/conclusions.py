@@ -488,9 +488,8 @@ def _of_the_cloud(flows: pd.DataFrame) -> list[Statement]:
     return [
         Statement(
             "session",
-            f"{OURS}the session is of the paper's cloud, not of its physical network, where round trips are below 1 ms "
-            f"and queues: without a queue, bursts repeat after {nearest_ms:g} ms (the cloud's nearest destination) or "
-            "more",
+            f"{OURS}the session is of the paper's cloud: with hardly ever a queue, bursts repeat after {nearest_ms:g} ms "
+            "(its nearest destination) or more; on the physical network, round trips without a queue are below 1 ms",
             ", ".join(f"{cca} after {ms:.0f} ms" for cca, ms in clocked.burst_period_ms.items()),
             bool(hardly and (clocked.burst_period_ms >= nearest_ms).all()),
         ),
