@@ -488,8 +488,9 @@ def _of_the_cloud(flows: pd.DataFrame) -> list[Statement]:
     return [
         Statement(
             "session",
-            f"{OURS}the session is of the paper's cloud: with hardly ever a queue, bursts repeat after {nearest_ms:g} ms "
-            "(its nearest destination) or more; on the physical network, round trips without a queue are below 1 ms",
+            f"{OURS}the session is of the paper's cloud: with hardly ever a queue, bursts repeat after "
+            f"{nearest_ms:g} ms (its nearest destination) or more; on the physical network, round trips without a "
+            "queue are below 1 ms",
             ", ".join(f"{cca} after {ms:.0f} ms" for cca, ms in clocked.burst_period_ms.items()),
             bool(hardly and (clocked.burst_period_ms >= nearest_ms).all()),
         ),
