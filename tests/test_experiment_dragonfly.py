@@ -732,6 +732,17 @@ def test_conclusions_about_the_baseline_come_out_either_way() -> None:
     assert holds((0.167, 0.5), 0.52, spread=0.1) == [True, None]
 
 
+@pytest.mark.parametrize(
+    "background, f1, holds", [(0, 0.75, [True]), (0, 0.6, [False]), (75, 0.6, [True]), (15, 0.6, [])]
+)
+def test_figure_8_is_of_the_published_baseline(background: int, f1: float, holds: list[bool]) -> None:
+    table = pd.DataFrame(
+        {"answers": scenarios.SECOND_LATE, "window_ms": [10_000.0], "f1": f1, "scored": "all"}
+    )
+    table = table.assign(network="physical network", background=background)
+    assert [s.holds for s in conclusions.baseline({"baseline": table}) if s.about == "8"] == holds
+
+
 # ---- the authors' session --------------------------------------------------------------------------------------------
 
 

@@ -182,6 +182,11 @@ RESULTS = {
         "--full --runs 500 --seconds 11 --seeds 1 --window-ms 100 --window-ms 1000 --window-ms 6000 --window-ms 10000 "
         "--only baseline", "baseline",
     ),
+    "dragonfly-baseline-physical": _experiment(
+        "dragonfly", "the same on runs like the physical network's without background flows",
+        "--full --network physical --background 0 --runs 200 --seconds 12 --seeds 1 --window-ms 10000 --only baseline",
+        "baseline",
+    ),
     "dragonfly-background-0": _experiment(
         "dragonfly", "networks that learn from runs like the physical network's without background flows alone",
         "--full --network physical --background 0 --runs 300 --seconds 12 --seeds 1 --window-ms 10 --window-ms 100 "

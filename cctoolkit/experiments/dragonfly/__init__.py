@@ -2,8 +2,8 @@
 
 Carmel and Keslassy, "Dragonfly: In-Flight CCA Identification". Data are the paper's Mininet settings (section IV-A) on
 the simulator, or an existing dataset (``cct dataset build``), for instance of real Linux. Test data share no run with
-training data, as they do in the paper; the part ``splits`` shows what that changes, and the part ``linux`` whether the
-scores are the simulator's own.
+training data, as they do in the paper; the part ``splits`` shows what that changes, the part ``baseline`` what the
+authors published as DeePCCI scores, and the part ``linux`` whether the scores are the simulator's own.
 
 Examples
 --------

@@ -11,12 +11,13 @@ from ...plot.style import COLOURS, GREY, error_bars, figure, small
 from ..panels import panels
 from ..papers import paper_numbers
 from .scenarios import (
+    ANSWERING,
     BUNDLED,
     ONCE,
+    ONE_ANSWER_F1,
     OTHER_DATA,
     PLACES,
     PRINTED_MS,
-    SECOND_LATE,
     WINDOW_FIGURES,
     is_of,
     network_of,
@@ -206,17 +207,15 @@ def sampling_figure(table: pd.DataFrame) -> go.Figure:
 def baseline_figure(table: pd.DataFrame) -> go.Figure:
     """F1 against the window, by how DeePCCI answers and which answers are scored."""
     fig = figure("F1 of DeePCCI, by how it answers", height=440)
+    colours = dict(zip(ANSWERING, (_COLOUR["DeePCCI"], COLOURS[4], COLOURS[3]), strict=True))
     for (answers, scored), part in table.groupby(["answers", "scored"], sort=False):
         by_length = part.sort_values("window_ms")
-        colour = (
-            _COLOUR["DeePCCI"] if answers == ONCE else COLOURS[3] if answers == SECOND_LATE else COLOURS[4]
-        )
         fig.add_scatter(
             x=by_length.window_ms, y=by_length.f1, error_y=_interval(by_length), mode="lines+markers",
             name=str(answers) + ("" if answers == ONCE else f": {scored}"),
-            line={"color": colour, "dash": "dot" if scored == "last" else "solid"},
+            line={"color": colours[str(answers)], "dash": "dot" if scored == "last" else "solid"},
         )  # fmt: skip
-    fig.add_hline(y=1 / 6, line={"color": GREY, "dash": "dot", "width": 1.2})
+    fig.add_hline(y=ONE_ANSWER_F1, line={"color": GREY, "dash": "dot", "width": 1.2})
     fig.update_xaxes(title_text="window, ms", type="log", dtick=1)
     return fig.update_yaxes(title_text="F1 (macro); dotted: one answer for all", range=[0, 1.03])
 

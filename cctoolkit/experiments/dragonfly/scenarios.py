@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the command's help imports this module
 __all__ = [
     "ANSWERING",
     "BUNDLED",
+    "BY_SECOND",
     "CLASSIFIERS",
     "DROPPED_PERCENT",
     "FULL_WINDOWS_MS",
@@ -21,6 +22,7 @@ __all__ = [
     "NETWORKS",
     "OFFLOAD",
     "ONCE",
+    "ONE_ANSWER_F1",
     "OTHER_DATA",
     "PLACES",
     "PRINTED_MS",
@@ -53,7 +55,9 @@ LINUX = "linux"
 #: What tables call the places where runs come from.
 PLACES = SIMULATOR, REAL_LINUX, OFFLOAD = "simulator", "real Linux", "real Linux with offload"
 #: What tables call the ways DeePCCI answers: ours; for each second of a window; and as the authors published it.
-ANSWERING = ONCE, _, SECOND_LATE = "once", "for each second", "for each second, a second late"
+ANSWERING = ONCE, BY_SECOND, SECOND_LATE = "once", "for each second", "for each second, a second late"
+#: F1 of one answer for all windows, with as many windows of each of three congestion controls.
+ONE_ANSWER_F1 = 1 / 6
 #: What tables call the training of the bundled model `cca`.
 BUNDLED = "bundled"
 #: The paper's networks, and what tables call them.

@@ -853,6 +853,8 @@ def splits(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.
 def baseline(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """``baseline``: :func:`f1_of_baseline` by window."""
     table = pd.concat(_all(found)).sort_values("window_ms", kind="stable", ignore_index=True)
+    if work.background is not None and len(set(work.background)) == 1:
+        table = table.assign(background=work.background[0])
     return {"baseline": work.of_network(table)}
 
 
