@@ -207,7 +207,8 @@ evaluate(one.predict, testing).round(2)
 #
 # The next cell compares Dragonfly with both inputs, Dragonfly with CBIQ alone, DeePCCI, and a classifier of this
 # package that sees a window at several scales and works with one tap or two (`help(identify.CCAClassifier)`). Crosses
-# are the paper's numbers, from other links and far more data.
+# are the paper's numbers, from other links and far more data. The paper's DeePCCI is its authors' program, whose
+# answers come a second late; `cct experiment dragonfly --only baseline` compares both.
 
 # %%
 recipe = dragonfly.Training(epochs=EPOCHS, seeds=1 if FAST else 3, per_flow=PER_FLOW, learning_rate=RATE)

@@ -180,7 +180,8 @@ def cloud(
     Notes
     -----
     The Internet behind the router, with its background flows, is not there, nor is a limit on what a destination takes
-    (the authors measure 750 and 850 Mbit/s).
+    (the authors measure 750 and 850 Mbit/s). So these flows queue at the router; those of the one session that the
+    authors published hardly do (docs/dragonfly.md).
     """
     combinations = list(itertools.product(_CLOUD_BUFFERS, itertools.product(ccas, repeat=3)))
     for run in range(runs):
