@@ -165,6 +165,11 @@ RESULTS = {
         "--longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only windows",
         "windows", "background",
     ),
+    "dragonfly-minute-0": _experiment(
+        "dragonfly", "Dragonfly with windows up to a minute, learnt from runs without background flows alone",
+        "--full --background 0 --runs 300 --seeds 1 --window-ms 10000 --window-ms 60000 "
+        "--longest 'Dragonfly, CBIQ only=1000' --longest DeePCCI=1000 --longest ours=1000 --only windows", "windows",
+    ),
     "dragonfly-linux": Result(
         "the Dragonfly paper's classifiers on the same runs in the simulator and on real Linux",
         "cct experiment dragonfly --full --testbed --runs 200 --seconds 11 --seeds 1 --window-ms 100 --window-ms 1000 "
