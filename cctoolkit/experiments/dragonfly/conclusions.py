@@ -420,7 +420,7 @@ def baseline(tables: Tables) -> list[Statement]:
     if "background" in table and is_of(table, "physical") and 10_000 in long.index:
         flows = int(table.background.iloc[0])
         if flows in (0, 75):
-            what = "F1 with windows of 10 s, of what the authors published as DeePCCI"
+            what = "F1 of what the authors published as DeePCCI, with windows of 10 s,"
             results.append(_near(8, f"{flows} background flows, DeePCCI", what, long.f1[10_000]))
     return results
 
