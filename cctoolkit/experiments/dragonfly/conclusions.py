@@ -195,18 +195,14 @@ def windows(tables: Tables) -> list[Statement]:
     """Figure 6 (Mininet), or figures 7 and 10 (physical network)."""
     table = tables["windows"]
     mininet, physical = is_of(table, "mininet"), is_of(table, "physical")
-    curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
     minute = PRINTED_MS["1 minute"]
     results = []
     for name in ("Dragonfly", "DeePCCI"):
-        mine = table[table.classifier == name]
-        if mine.empty:
-            continue
-        curve = curves[name].dropna()
-        if mininet and minute in curve.index:
-            results.append(_near(6, f"1 minute, {name}", "F1", curve[minute]))
-        if physical:
-            results += _reached(name, curve, _ranges(mine.set_index("window_ms")))
+        part = table[table.classifier == name].set_index("window_ms").sort_index()
+        if mininet and minute in part.index:
+            results.append(_near(6, f"1 minute, {name}", "F1", part.f1[minute]))
+        if physical and len(part):
+            results += _reached(name, part.f1, _ranges(part))
     results += _ahead(table)
     mine = table[table.classifier == "Dragonfly"].set_index("window_ms")
     if {"f1_reno", "f1_cubic", "f1_bbr"} <= set(mine) and len(mine):
@@ -268,28 +264,22 @@ def cloud(tables: Tables) -> list[Statement]:
     return results + _ahead(table)
 
 
+def _first_reaching(f1: pd.Series) -> float:
+    """The shortest window, in ms, with an F1 of 0.7; infinity if there is none."""
+    return float(min(f1.index[f1 >= 0.7], default=math.inf))
+
+
 def _reached(name: str, f1: pd.Series, ranges: pd.Series) -> list[Statement]:
     """Figure 7: the window length with an F1 of 0.7; nothing if the lengths at hand cannot tell."""
     printed = float(_paper(7, f"F1 of 0.7, {name}"))
     low, high = printed / 2, 2 * printed
-    reached = f1.index[f1 >= 0.7]
-    if len(reached):
-        unknown = reached[0] == f1.index[0] and reached[0] > high  # shorter windows may reach it, too
-    else:
-        unknown = f1.index[-1] < high
-    if unknown:
-        return []
-    says = f"{reached[0]:g} ms" if len(reached) else f"not by {f1.index[-1]:g} ms"
+    reached, shortest, longest = _first_reaching(f1), min(f1.index), max(f1.index)
+    if longest < high if math.isinf(reached) else reached == shortest > high:
+        return []  # longer windows, or shorter ones, may reach it, too
+    says = f"not by {longest:g} ms" if math.isinf(reached) else f"{reached:g} ms"
     if printed in f1.index:
         says += f"; {_with(f1[printed], ranges[printed])} at {printed:g} ms"
-    # within the intervals, it is reached between these lengths
-    soonest, latest = (
-        min(
-            (float(ms) for ms, bounds in zip(ranges.index, ranges, strict=True) if bounds[end] >= 0.7),
-            default=math.inf,
-        )
-        for end in (1, 0)
-    )
+    soonest, latest = _first_reaching(ranges.str[1]), _first_reaching(ranges.str[0])
     apart = soonest > high or latest < low
     fits = True if low <= soonest and latest <= high else False if apart else None
     claim = f"{name} reaches an F1 of 0.7 at {printed:g} ms (within a factor of 2)"
@@ -301,12 +291,11 @@ def background(tables: Tables) -> list[Statement]:
     table, results = tables["background"], []
     if not is_of(table, "physical") or table.window_ms.iloc[0] != 10_000:
         return []
-    seconds = "windows of 10 s"
     for name in ("Dragonfly", "DeePCCI"):
         curve = table[table.classifier == name].set_index("background")
         f1 = curve["f1"]
         results += [
-            _near(8, f"{flows} background flows, {name}", f"F1 with {seconds}", f1[flows])
+            _near(8, f"{flows} background flows, {name}", "F1 with windows of 10 s", f1[flows])
             for flows in (0, 75)
             if flows in f1
         ]
@@ -314,7 +303,7 @@ def background(tables: Tables) -> list[Statement]:
             continue
         says = ", ".join(f"{value:.2f} with {flows:g} flows" for flows, value in f1.items())
         falls = rising(f1[::-1], _ranges(curve)[::-1])
-        claim = f"{name}: F1 with {seconds} falls with the number of background flows"
+        claim = f"{name}: F1 with windows of 10 s falls with the number of background flows"
         results.append(Statement("8", claim, says, falls))
     return results
 
@@ -478,13 +467,12 @@ def _the_same(one: pd.DataFrame, other: pd.DataFrame) -> list[bool | None]:
     ]
 
 
-def _of_the_cloud(flows: pd.DataFrame) -> list[Statement]:
+def _of_the_cloud(flows: pd.DataFrame, hardly_a_queue: bool) -> list[Statement]:
     """Which of the paper's networks the session is of, and whether its link is full."""
     numbers = paper_numbers("dragonfly", "testbed, cloud").set_index(["setting", "quantity"]).paper
     nearest_ms = float(numbers["third destination", "rtt_ms"])
     link_mbps = 1000 * float(numbers["to the Internet", "rate_gbps"])
     clocked = flows[flows.cca != "bbr"].set_index("cca")  # BBR paces its packets
-    hardly = (flows.share_with_queue <= 0.1).all()
     rates = flows.packets * flows.bytes_per_packet * 8 / flows.slots / 1000
     by_cca = ", ".join(f"{cca} {rate:.0f}" for cca, rate in zip(flows.cca, rates, strict=True))
     return [
@@ -494,7 +482,7 @@ def _of_the_cloud(flows: pd.DataFrame) -> list[Statement]:
             f"{nearest_ms:g} ms (its nearest destination) or more; on the physical network, round trips without a "
             "queue are below 1 ms",
             ", ".join(f"{cca} after {ms:.0f} ms" for cca, ms in clocked.burst_period_ms.items()),
-            bool(hardly and (clocked.burst_period_ms >= nearest_ms).all()),
+            bool(hardly_a_queue and (clocked.burst_period_ms >= nearest_ms).all()),
         ),
         Statement(
             "session",
@@ -523,16 +511,17 @@ def session(tables: Tables) -> list[Statement]:
             )
         )
     queue = flows.set_index("cca").share_with_queue
+    hardly_a_queue = bool((queue <= 0.1).all())
     results.append(
         Statement(
             "session",
             f"{OURS}in the session there is hardly ever a queue, which is what both models look at (in at most a "
             "tenth of the slots of each flow)",
             ", ".join(f"{cca} {100 * share:.1f} %" for cca, share in queue.items()),
-            bool((queue <= 0.1).all()),
+            hardly_a_queue,
         )
     )
-    results += _of_the_cloud(flows)
+    results += _of_the_cloud(flows, hardly_a_queue)
     large = flows.set_index("cca").bytes_per_packet
     results.append(
         Statement(

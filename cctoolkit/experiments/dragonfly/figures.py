@@ -13,7 +13,6 @@ from ..papers import paper_numbers
 from .scenarios import (
     ANSWERING,
     BUNDLED,
-    ONCE,
     ONE_ANSWER_F1,
     OTHER_DATA,
     PLACES,
@@ -21,6 +20,7 @@ from .scenarios import (
     WINDOW_FIGURES,
     is_of,
     network_of,
+    way_to_answer,
 )
 
 __all__ = [
@@ -212,7 +212,7 @@ def baseline_figure(table: pd.DataFrame) -> go.Figure:
         by_length = part.sort_values("window_ms")
         fig.add_scatter(
             x=by_length.window_ms, y=by_length.f1, error_y=_interval(by_length), mode="lines+markers",
-            name=str(answers) + ("" if answers == ONCE else f": {scored}"),
+            name=way_to_answer(str(answers), str(scored)),
             line={"color": colours[str(answers)], "dash": "dot" if scored == "last" else "solid"},
         )  # fmt: skip
     fig.add_hline(y=ONE_ANSWER_F1, line={"color": GREY, "dash": "dot", "width": 1.2})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ..._support.markdown import markdown_table
-from .scenarios import ANSWERING, FULL_WINDOWS_MS, ONCE, PLACES
+from .scenarios import ANSWERING, FULL_WINDOWS_MS, PLACES, way_to_answer
 from .tables import Work, last_epochs
 
 Tables = Mapping[str, pd.DataFrame]
@@ -108,15 +108,11 @@ def baseline(work: Work, tables: Tables) -> list[str]:
 
 def baseline_scores(table: pd.DataFrame) -> pd.DataFrame:
     """F1 with its interval by window, with a column for each way to answer and to score."""
-    ways = {
-        (how, scored): how if how == ONCE else f"{how}: {scored}"
-        for how in ANSWERING
-        for scored in ("all", "last")
-    }
-    named = [ways[way] for way in zip(table.answers, table.scored, strict=True)]
+    named = [way_to_answer(*way) for way in zip(table.answers, table.scored, strict=True)]
     cells = table.assign(cell=scores(table), way=named)
     wide = cells.pivot_table(index="window_ms", columns="way", values="cell", aggfunc="first").fillna("")
-    wide = wide[[way for way in dict.fromkeys(ways.values()) if way in wide]]
+    ways = dict.fromkeys(way_to_answer(how, scored) for how in ANSWERING for scored in ("all", "last"))
+    wide = wide[[way for way in ways if way in wide]]
     return wide.rename_axis("window, ms").rename_axis(columns=None).reset_index()
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "is_of",
     "jobs",
     "network_of",
+    "way_to_answer",
 ]
 
 #: Classifiers, and the feature set that each sees.
@@ -88,6 +89,11 @@ DROPPED_PERCENT = (0, 25, 50, 75, 90, 99)
 WINDOWS_MS = (100.0, 1000.0, 10_000.0)
 FULL_WINDOWS_MS = (10.0, 100.0, 1000.0, 6000.0, 10_000.0, 18_000.0, 60_000.0)
 PAPER_S = 60.0
+
+
+def way_to_answer(answers: str, scored: str) -> str:
+    """What figures and pages call one of :data:`ANSWERING` and which of its answers are scored."""
+    return answers if answers == ONCE else f"{answers}: {scored}"
 
 
 def network_of(table: pd.DataFrame) -> str:
