@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 from uml_kernel import uml_kernel
 
@@ -18,7 +19,8 @@ import cctoolkit as cct
 from cctoolkit.cli import app
 from cctoolkit.errors import ParameterError, SchemaError
 from cctoolkit.experiments import dragonfly, experiment
-from cctoolkit.experiments.dragonfly import conclusions, logs, scenarios
+from cctoolkit.experiments.dragonfly import conclusions, logs, scenarios, shuffled
+from cctoolkit.experiments.pieces import Pieces
 from cctoolkit.identify import (
     FEATURE_SETS,
     INPUTS,
@@ -142,8 +144,59 @@ def test_sampled_windows_are_of_the_same_places_and_of_what_slots_say() -> None:
         flow = slots[slots.flow_id == row.flow_id].set_index("slot")
         there = flow.loc[row.first_slot : row.first_slot + 499]
         assert np.array_equal(whole.X[i, :, 0], there.cbiq_bytes.to_numpy(np.float32))
-    half = found.of(dropped_percent=50.0)
+    half = found.of(dropped_percent=50.0, samples="samples")
     assert len(half) and not np.array_equal(half.X[: len(whole)], whole.X[: len(half)])
+    published = found.of(samples="samples as published")
+    assert set(published.table.dropped_percent) == {50, 99}
+    places = ["flow_id", "first_slot"]
+    for _, part in published.table.groupby("dropped_percent"):
+        assert part[places].reset_index(drop=True).equals(whole.table[places])
+
+
+# ---- samples as published --------------------------------------------------------------------------------------------
+
+
+def in_order_by_pandas(seq: np.ndarray) -> list[int]:
+    """What the published filter does to sequence numbers, with its library's calls."""
+    rows = pd.Series(seq)
+    for _ in range(1000):
+        steps = rows.diff().fillna(0)
+        if steps.min() >= 0:
+            break
+        rows = rows[(steps >= 0) & (steps <= 250_000)]
+    return rows.index.tolist()
+
+
+@given(st.lists(st.integers(0, 600_000), min_size=1, max_size=60))
+def test_what_is_left_in_order(numbers: list[int]) -> None:
+    seq = np.array(numbers)
+    rows = shuffled.left_in_order(seq)
+    assert rows.tolist() == in_order_by_pandas(seq)
+    assert (np.diff(seq[rows]) >= 0).all() and rows[0] == 0
+
+
+def test_retransmissions_are_removed_from_rows_in_order() -> None:
+    """In order, the filter does what it is for: a lower number goes, and the rows around it stay."""
+    seq = 1448 * np.array([0, 1, 2, 3, 1, 4, 5])
+    assert shuffled.left_in_order(seq).tolist() == [0, 1, 2, 3, 5, 6]
+
+
+def test_samples_as_published_lose_the_queue_and_keep_the_bytes() -> None:
+    _, scenario = next(dragonfly.jobs(1, 4, network="physical", background=(0,)))
+    run = cct.simulate(scenario, record=True)
+    slots = cct.compute_slots(run.ingress, run.egress)
+    assert (slots.cbiq_bytes > 0).mean() > 0.9
+    for share in (0.5, 0.01):
+        sampled = shuffled.shuffled_slots(slots, run.ingress, run.egress, share, 1)
+        assert sampled[["flow_id", "slot"]].equals(slots[["flow_id", "slot"]])
+        assert (sampled.cbiq_bytes > 0).mean() < 0.2
+        sums = sampled.groupby("flow_id").throughput_bytes.sum() / slots.groupby("flow_id").in_bytes.sum()
+        assert sums.between(0.8, 1.2).all()
+    # of all packets, in whatever order, each slot has all of its bytes
+    every = shuffled.shuffled_slots(slots, run.ingress, run.egress, 1.0, 1)
+    there = every.throughput_bytes.notna().to_numpy()
+    assert there.mean() > 0.9
+    assert every.throughput_bytes.to_numpy()[there].tolist() == slots.in_bytes[there].tolist()
 
 
 # ---- what is measured ------------------------------------------------------------------------------------------------
@@ -214,14 +267,20 @@ def test_sampling_is_trained_on_everything_and_tested_on_samples(monkeypatch: py
     swapped = dataclasses.replace(windows, y=np.where(windows.y == "reno", "bbr", "reno").astype(object))
     both = joined(
         [
-            dataclasses.replace(part, table=part.table.assign(dropped_percent=percent))
-            for part, percent in ((windows, 0.0), (swapped, 99.0))
+            dataclasses.replace(part, table=part.table.assign(dropped_percent=percent, samples=samples))
+            for part, percent, samples in (
+                (windows, 0.0, "samples"),
+                (swapped, 99.0, "samples"),
+                (swapped, 99.0, "samples as published"),
+            )
         ]
     )
+    learnt_from = []
 
     class Told:
         def fit(self, learnt: Windows):
-            assert set(learnt.table.dropped_percent) == {0.0}
+            learnt_from.append((learnt.table.dropped_percent.unique()[0], learnt.table.samples.unique()[0]))
+            assert len(learnt.table[["dropped_percent", "samples"]].drop_duplicates()) == 1
             self.inputs, self.runs = learnt.inputs, set(learnt.groups)
             return self
 
@@ -232,10 +291,92 @@ def test_sampling_is_trained_on_everything_and_tested_on_samples(monkeypatch: py
             return np.where(grows, "reno", "bbr")
 
     monkeypatch.setattr(dragonfly.Training, "classifier", lambda self, name, seed: Told())
-    found = dragonfly.f1_by_sampling(both, SHORT).set_index(["classifier", "dropped_percent"]).f1
+    table = dragonfly.f1_by_sampling(both, SHORT)
+    found = table.set_index(["classifier", "learnt_from", "dropped_percent"]).f1
     for name in ("Dragonfly", "Dragonfly, CBIQ only"):
-        assert found[name, 0.0] == 1
-        assert found[name, 99.0] == 0
+        assert found[name].to_dict() == {
+            ("all packets", 0.0): 1,
+            ("all packets", 99.0): 0,
+            ("samples", 99.0): 0,
+            ("samples as published", 99.0): 0,
+        }
+    ways = [(0.0, "samples"), (99.0, "samples"), (99.0, "samples as published")]  # a training for each seed
+    assert learnt_from == [way for way in ways for _ in range(2)] * 2
+
+
+def test_recall_by_epoch_is_that_of_each_congestion_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A classifier that finds a half of Reno's windows, then all, and BBR's the other way round."""
+
+    class Told:
+        def fit(self, learnt: Windows, after_epoch):
+            self.history_ = []
+            for epoch, (reno, bbr) in enumerate(((0.5, 1.0), (1.0, 0.5)), 1):
+                self.right = {"reno": reno, "bbr": bbr}
+                self.history_.append({"epoch": epoch, "loss": 0.1} | after_epoch(self))
+            return self
+
+        def predict(self, tested: Windows) -> np.ndarray:
+            answers = tested.y.copy()
+            for cca, other in (("reno", "bbr"), ("bbr", "reno")):
+                mine = np.flatnonzero(tested.y == cca)
+                answers[mine[round(self.right[cca] * len(mine)) :]] = other
+            return answers
+
+    monkeypatch.setattr(dragonfly.Training, "classifier", lambda self, name, seed: Told())
+    found = dragonfly.recall_by_epoch(made_windows(), SHORT)
+    assert found.columns.tolist() == ["epoch", "seed", "cca", "recall", "f1"] and len(found) == 2 * 2 * 2
+    recall = found.set_index(["seed", "epoch", "cca"]).recall
+    assert recall[0].to_dict() == {(1, "bbr"): 1, (1, "reno"): 0.5, (2, "bbr"): 0.5, (2, "reno"): 1}
+    f1 = found.set_index(["seed", "epoch", "cca"]).f1
+    assert f1[1, 1, "bbr"] == pytest.approx(2 * 2 / 3 / (1 + 2 / 3))  # recall 1, precision 2/3
+    best = dragonfly.tables.best_recalls(found.assign(window_ms=100.0)).set_index("cca")
+    assert best.best.to_dict() == {"bbr": 1, "reno": 1}
+    assert best.recall.to_dict() == {"bbr": 0.5, "reno": 1}
+
+
+def test_a_learning_curve_is_of_the_same_tests_and_of_ever_more_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[set[str], set[str]]] = []
+
+    class Told:
+        def fit(self, learnt: Windows):
+            self.runs = set(learnt.groups)
+            return self
+
+        def predict(self, tested: Windows) -> np.ndarray:
+            seen.append((self.runs, set(tested.groups)))
+            return tested.y
+
+    monkeypatch.setattr(dragonfly.Training, "classifier", lambda self, name, seed: Told())
+    one = dataclasses.replace(SHORT, seeds=1)
+    found = dragonfly.f1_by_runs(made_windows(runs=20), one, (1.0, 0.25, 0.5))
+    assert found.learnt_share.tolist() == [0.25, 0.5, 1.0]
+    assert found.learnt_runs.tolist() == [len(learnt) for learnt, _ in seen] == [4, 7, 14]
+    (first, tests), (second, tests_2), (whole, tests_3) = seen
+    assert first < second < whole and tests == tests_2 == tests_3 and not whole & tests
+
+
+@pytest.mark.slow
+def test_an_interrupted_history_continues(tmp_path: Path) -> None:
+    """What was measured before an interruption is in the history, too, and nothing is trained twice."""
+    windows = made_windows(runs=6, slots=20, per_run=4)
+    kept = Pieces(tmp_path / "pieces", ["cctoolkit.identify.classifiers"])
+    training = dataclasses.replace(SHORT, epochs=4, seeds=1, pieces=kept)
+    epochs = []
+
+    def stops(classifier) -> dict[str, float]:
+        epochs.append(len(epochs))
+        if len(epochs) == 3:
+            raise KeyboardInterrupt
+        return {"accuracy": classifier.score(windows)}
+
+    with pytest.raises(KeyboardInterrupt):
+        training.history("Dragonfly", windows, 0, stops)
+    continued = training.history("Dragonfly", windows, 0, stops)
+    assert [row["epoch"] for row in continued] == [1, 2, 3, 4] and len(epochs) == 5
+    whole = dataclasses.replace(training, pieces=None).history(
+        "Dragonfly", windows, 0, lambda c: {"accuracy": c.score(windows)}
+    )
+    assert continued == whole
 
 
 @functools.cache
@@ -406,7 +547,28 @@ def as_the_paper_says() -> dict[str, pd.DataFrame]:
         "background": pd.DataFrame(background),
         "cloud": pd.DataFrame(cloud),
         "sampling": pd.DataFrame(
-            {"classifier": ["Dragonfly"] * 2, "dropped_percent": [0.0, 99.0], "f1": [0.9, 0.8]}
+            [
+                ("Dragonfly", "all packets", 0.0, 0.9),
+                *[("Dragonfly", how, 99.0, 0.8) for how in scenarios.LEARNT_FROM],
+                ("Dragonfly, CBIQ only", "samples as published", 99.0, 1 / 6),
+            ],
+            columns=["classifier", "learnt_from", "dropped_percent", "f1"],
+        ),
+        "recall": pd.DataFrame(
+            [
+                (100.0, 0, epoch, cca, value - (epoch == 2) / 10, 0.7)
+                for epoch in (1, 2)
+                for cca, value in (("bbr", 0.9), ("cubic", 0.85), ("reno", 0.8))
+            ],
+            columns=["window_ms", "seed", "epoch", "cca", "recall", "f1"],
+        ),
+        "learning-curve": pd.DataFrame(
+            {
+                "window_ms": [10.0, 10.0, 20.0, 20.0],
+                "learnt_share": [0.1, 1.0, 0.1, 1.0],
+                "learnt_runs": [10, 100, 9, 98],
+                "f1": [0.6, 0.72, 0.7, 0.8],
+            }
         ),
         "splits": pd.DataFrame(
             {"classifier": ["ours"] * 3, "split": ["by run", "by flow", "by window"], "f1": [0.7, 0.8, 0.9]}
@@ -423,10 +585,9 @@ def anywhere() -> dict[str, pd.DataFrame]:
 
 def test_statements_agree_where_the_numbers_do() -> None:
     statements = dragonfly.statements(anywhere())
-    (other,) = statements.paper[
-        statements.agrees == "no"
-    ]  # that CUBIC is told from Reno is the paper's, and not ours
-    assert "Reno and CUBIC are mistaken for each other" in other
+    ours, exchanged = statements.paper[statements.agrees == "no"]
+    assert "Reno and CUBIC are mistaken for each other" in ours  # that CUBIC is told from Reno is the paper's
+    assert "CUBIC's and Reno's exchanged" in exchanged  # its order is that of its figure, not of its program
     assert {"1", "2", "5", "6", "7", "8", "9", "10", "11", "all"} <= set(statements.figure)
     assert dragonfly.statements({}).empty
 
@@ -462,7 +623,11 @@ def test_claims_are_held_against_runs_like_those_of_their_figure() -> None:
         ("windows", "f1_reno", lambda v: v + 0.3, "better than Reno"),
         ("windows", "f1", lambda v: v * 0.5, "Dragonfly reaches an F1 of 0.7"),
         ("background", "f1", lambda v: v[::-1].to_numpy(), "Dragonfly: F1 with windows of 10 s falls with"),
-        ("sampling", "f1", lambda v: [0.9, 0.4], "99 % of the packets dropped, F1"),
+        ("sampling", "f1", lambda v: [0.9, 0.4, 0.4, 0.4, 0.4], "with 99 % of the packets dropped, F1"),
+        ("sampling", "f1", lambda v: [0.9, 0.4, 0.4, 0.4, 0.4], "learn from samples, with 99 %"),
+        ("sampling", "f1", lambda v: [0.9, 0.8, 0.8, 0.8, 0.4], "in samples as published there is no CBIQ"),
+        ("recall", "recall", lambda v: v[::-1].to_numpy(), "recall at its best epoch, as"),
+        ("learning-curve", "f1", lambda v: v[::-1].to_numpy(), "100 runs instead of 10"),
         ("splits", "f1", lambda v: v[::-1].to_numpy(), "a split by flow gives higher"),
         ("published", "f1", lambda v: 1.5 - v, "time and sequence numbers"),
     ],
@@ -533,6 +698,8 @@ def test_from_the_command_line(tmp_path: Path, dataset, monkeypatch: pytest.Monk
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     tables = {
+        "recall",
+        "learning-curve",
         "volatility",
         "inputs",
         "epochs",

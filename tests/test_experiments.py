@@ -60,7 +60,7 @@ def test_every_experiment_has_a_function_with_an_output_and_options(name):
 #: From what is run to the command; modules import only from those before them.
 ORDER = [
     "limiter", "variants", "queues", "switch", "cases", "scenarios", "logs", "training", "baseline", "kernel",
-    "sources", "tables", "figures", "conclusions", "page", "parts", "command", "book",
+    "sources", "shuffled", "tables", "figures", "conclusions", "page", "parts", "command", "book",
 ]  # fmt: skip
 
 

@@ -170,6 +170,10 @@ RESULTS = {
         "--full --background 0 --runs 300 --seeds 1 --window-ms 10000 --window-ms 60000 "
         "--longest 'Dragonfly, CBIQ only=1000' --longest DeePCCI=1000 --longest ours=1000 --only windows", "windows",
     ),
+    "dragonfly-epochs": _experiment(
+        "dragonfly", "the Dragonfly paper's training with windows of 10 s, from runs of a minute",
+        "--full --runs 500 --seeds 1 --window-ms 10000 --only epochs", "epochs",
+    ),
     "dragonfly-linux": Result(
         "the Dragonfly paper's classifiers on the same runs in the simulator and on real Linux",
         "cct experiment dragonfly --full --testbed --runs 200 --seconds 11 --seeds 1 --window-ms 100 --window-ms 1000 "
@@ -203,6 +207,11 @@ RESULTS = {
         "--full --network physical --background 75 --runs 300 --seconds 12 --seeds 1 --window-ms 10 --window-ms 100 "
         "--window-ms 1000 --window-ms 10000 --longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only windows",
         "windows", "background", "cloud",
+    ),
+    "dragonfly-runs": _experiment(
+        "dragonfly", "Dragonfly's recall by epoch, and its scores with ever more runs like the physical network's",
+        "--full --network physical --background 0 --runs 1500 --seconds 12 --seeds 1 --window-ms 10 --window-ms 100 "
+        "--window-ms 1000 --only recall --only learning-curve", "recall", "learning-curve",
     ),
     "dragonfly-sampling": _experiment(
         "dragonfly", "the Dragonfly paper's random sampling on runs like its physical network",

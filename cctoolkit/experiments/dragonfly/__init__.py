@@ -2,8 +2,9 @@
 
 Carmel and Keslassy, "Dragonfly: In-Flight CCA Identification". Data are the paper's Mininet settings (section IV-A) on
 the simulator, or an existing dataset (``cct dataset build``), for instance of real Linux. Test data share no run with
-training data, as they do in the paper; the part ``splits`` shows what that changes, the part ``baseline`` what the
-authors published as DeePCCI scores, and the part ``linux`` whether the scores are the simulator's own.
+training data, as they do in the paper; the part ``splits`` shows what that changes. The parts ``baseline``, ``recall``
+and ``sampling`` show what the authors' published programs change, ``learning-curve`` what more runs do, and ``linux``
+whether the scores are the simulator's own.
 
 Examples
 --------
@@ -46,9 +47,11 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "f1_of_baseline",
             "f1_by_input",
             "f1_by_place",
+            "f1_by_runs",
             "f1_by_sampling",
             "f1_by_window",
             "left_out",
+            "recall_by_epoch",
             "recorded_windows",
             "volatility",
         ],

@@ -10,7 +10,16 @@ from ..._support.markdown import markdown_table
 from ..papers import paper_numbers
 from ..statements import bullets_of
 from . import conclusions
-from .page import baseline_scores, places, scores, session_answers, session_learnt
+from .page import (
+    baseline_scores,
+    learnt_scores,
+    places,
+    recalls,
+    sampling_scores,
+    scores,
+    session_answers,
+    session_learnt,
+)
 from .scenarios import CLASSIFIERS, NETWORKS, PRINTED_MS, PUBLISHED, WINDOW_FIGURES, network_of
 from .tables import last_epochs
 
@@ -117,7 +126,9 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "ccas": ccas,
     "cloud": _by("cloud", "window_ms", "window, ms", _printed_windows),
     "background": _by("background", "background", "background flows", _printed_background),
-    "sampling": _by("sampling", "dropped_percent", "dropped, %"),
+    "sampling": lambda tables: markdown_table(sampling_scores(tables["sampling"]), labels=1),
+    "recall": lambda tables: markdown_table(recalls(tables["recall"]), digits=2, labels=1),
+    "learning-curve": lambda tables: markdown_table(learnt_scores(tables["learning-curve"]), labels=1),
     "splits": _by("splits", "split", "split"),
     "published": published,
     "baseline": lambda tables: markdown_table(baseline_scores(tables["baseline"]), labels=1),
@@ -137,6 +148,8 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "sampling": conclusions.sampling,
             "splits": conclusions.splits,
             "published": conclusions.published,
+            "recall": conclusions.recall,
+            "learning-curve": conclusions.learning_curve,
             "baseline": conclusions.baseline,
             "linux": conclusions.linux,
             "session": conclusions.session,

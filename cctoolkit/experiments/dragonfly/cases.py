@@ -19,10 +19,13 @@ from ..code_hash import NOT_SIMULATED
 from ..pieces import Pieces
 from . import tables
 from .logs import INPUTS
-from .scenarios import ANSWERING, CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
-from .tables import EPOCH_BACKGROUNDS, INPUT_CHOICES, RUNS, SAMPLED, Work, simulated
+from .scenarios import ANSWERING, CLASSIFIERS, DROPPED_PERCENT, LEARNT_FROM, PAPER_S, PUBLISHED, jobs
+from .tables import EPOCH_BACKGROUNDS, INPUT_CHOICES, RUN_SHARES, RUNS, SAMPLED, Work, simulated
 
-__all__ = ["CODE", "Scored", "baseline", "epochs", "inputs", "linux", "sampling", "splits", "windows"]
+__all__ = [
+    "CODE", "Scored", "baseline", "epochs", "inputs", "learning_curve", "linux", "recall", "sampling", "splits",
+    "windows",
+]  # fmt: skip
 
 #: The code that decides a case's tables.
 CODE = ("cctoolkit.experiments.dragonfly.tables", "cctoolkit.experiments.dragonfly.training")
@@ -147,6 +150,29 @@ def _of_length(
         return ()
 
 
+def recall(work: Work) -> list[Scored]:
+    """Figure 10 as published: a case for each length, the longest first."""
+    lengths = [ms for ms, name in _lengths(work) if name == "Dragonfly"]
+    return _cases(work, [(_recall_of_length, (work.dataset, work.training, ms)) for ms in lengths])
+
+
+def _recall_of_length(dataset: SlotDataset, training: Any, window_ms: float) -> pd.DataFrame:
+    table = tables.recall_by_epoch(training.cut(dataset, window_ms, CLASSIFIERS["Dragonfly"]), training)
+    return table.assign(window_ms=window_ms)
+
+
+def learning_curve(work: Work) -> list[Scored]:
+    """A case for each length and share of the runs, the longest first."""
+    lengths = [ms for ms, name in _lengths(work) if name == "Dragonfly"]
+    shared = (work.dataset, work.training)
+    return _cases(work, [(_of_share, (*shared, ms, share)) for ms in lengths for share in RUN_SHARES])
+
+
+def _of_share(dataset: SlotDataset, training: Any, window_ms: float, share: float) -> pd.DataFrame:
+    windows = training.cut(dataset, window_ms, CLASSIFIERS["Dragonfly"])
+    return tables.f1_by_runs(windows, training, (share,)).assign(window_ms=window_ms)
+
+
 def baseline(work: Work) -> list[Scored]:
     """A case for each length and way to answer, the longest first."""
     shared = (work.dataset, work.training)
@@ -164,7 +190,7 @@ def linux(work: Work) -> list[Scored]:
 
 
 def sampling(work: Work) -> list[Scored]:
-    """Figure 9: a case for each classifier, on runs without background traffic."""
+    """Figure 9: a case for each classifier and what it learns from, on runs without background traffic."""
     longest = work.longest_ms
     room = min(work.training.per_flow, max(int(PAPER_S * 1000 // longest), 1))
     made = [
@@ -176,13 +202,15 @@ def sampling(work: Work) -> list[Scored]:
     pieces = Pieces(work.folder / "pieces", RUNS, NOT_SIMULATED)
     pieces.folder.mkdir(parents=True, exist_ok=True)
     paths = [
-        pieces.path(("sampled", changes, scenario.to_toml(), *rest)) for changes, scenario, *rest in made
+        pieces.path(("sampled and shuffled", changes, scenario.to_toml(), *rest))
+        for changes, scenario, *rest in made
     ]
     missing = [(path, *one) for path, one in zip(paths, made, strict=True) if not path.is_file()]
     for _, future in in_processes(_recorded_into, missing, work.workers or cores()):
         future.result()
     names = tuple(path.name for path in paths)  # a digest of everything in them
-    return _cases(work, [(_of_samples, (pieces.folder, names, work.training, name)) for name in SAMPLED])
+    shared = (pieces.folder, names, work.training)
+    return _cases(work, [(_of_samples, (*shared, name, how)) for name in SAMPLED for how in LEARNT_FROM])
 
 
 def _recorded_into(path: Path, *settings: Any) -> None:
@@ -190,10 +218,11 @@ def _recorded_into(path: Path, *settings: Any) -> None:
     tables.recorded_windows(*settings).save(path)
 
 
-def _of_samples(folder: Path, names: Sequence[str], training: Any, classifier: str) -> pd.DataFrame:
-    return tables.f1_by_sampling(
-        joined([Windows.load(folder / name) for name in names]), training, [classifier]
-    )
+def _of_samples(
+    folder: Path, names: Sequence[str], training: Any, classifier: str, learnt_from: str
+) -> pd.DataFrame:
+    windows = joined([Windows.load(folder / name) for name in names])
+    return tables.f1_by_sampling(windows, training, [classifier], [learnt_from])
 
 
 def splits(work: Work) -> list[Scored]:

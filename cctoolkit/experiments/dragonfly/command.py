@@ -144,9 +144,9 @@ def run(
     -------
     Path
         The folder: ``volatility``, ``cbiq``, ``inputs``, ``epochs``, ``windows``, ``background``, ``cloud`` (with the
-        physical network), ``sampling``, ``splits``, ``published``, ``settings``, ``elsewhere`` (with `other`),
-        ``baseline``, ``linux`` (with `testbed`), ``session``, ``session-answers`` and ``session-learnt`` (with
-        `session`), and ``statements`` as Parquet, figures, ``summary.md``.
+        physical network), ``recall``, ``learning-curve``, ``sampling``, ``splits``, ``published``, ``settings``,
+        ``elsewhere`` (with `other`), ``baseline``, ``linux`` (with `testbed`), ``session``, ``session-answers`` and
+        ``session-learnt`` (with `session`), and ``statements`` as Parquet, figures, ``summary.md``.
 
     Raises
     ------

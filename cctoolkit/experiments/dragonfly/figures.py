@@ -13,6 +13,7 @@ from ..papers import paper_numbers
 from .scenarios import (
     ANSWERING,
     BUNDLED,
+    LEARNT_FROM,
     ONE_ANSWER_F1,
     OTHER_DATA,
     PLACES,
@@ -22,6 +23,7 @@ from .scenarios import (
     network_of,
     way_to_answer,
 )
+from .tables import best_recalls
 
 __all__ = [
     "baseline_figure",
@@ -29,7 +31,9 @@ __all__ = [
     "ccas_figure",
     "epochs_figure",
     "inputs_figure",
+    "learning_curve_figure",
     "linux_figure",
+    "recall_figure",
     "sampling_figure",
     "settings_figure",
     "splits_figure",
@@ -198,10 +202,49 @@ def settings_figure(table: pd.DataFrame, setting: str, window_ms: float) -> go.F
 
 def sampling_figure(table: pd.DataFrame) -> go.Figure:
     """Figure 9: F1 against the percentage of packets that are not observed."""
-    fig = _curves(
-        figure("F1 against packets dropped at random (Figure 9)", height=420), table, "dropped_percent"
-    )
+    fig = figure("F1 against packets dropped at random (Figure 9)", height=440)
+    for name in [n for n in _ORDER if n in set(table.classifier)]:
+        for learnt_from, dash in zip(LEARNT_FROM, ("solid", "dash", "dot"), strict=True):
+            part = table[(table.classifier == name) & (table.learnt_from == learnt_from)]
+            fig.add_scatter(
+                x=part.dropped_percent, y=part.f1, name=f"{name}, learnt from {learnt_from}", mode="lines+markers",
+                line={"color": _COLOUR[name], "dash": dash}, error_y=_interval(part),
+            )  # fmt: skip
+    fig.update_yaxes(title_text="F1 (macro)", range=[0, 1.03])
     return fig.update_xaxes(title_text="not observed, %", range=[-3, 102])
+
+
+def recall_figure(table: pd.DataFrame) -> go.Figure:
+    """Recall of each congestion control against the window: after the last epoch, and at its best epoch (Figure 10)."""
+    about = small(
+        "recall as in the published program; dashed: after the last epoch; solid: each at its best epoch"
+    )
+    fig = figure(
+        "Recall of each congestion control (Figure 10)" + about,
+        height=440,
+        margin={"t": 75},
+        title_pad={"t": 24},
+    )
+    for cca, part in best_recalls(table).groupby("cca"):
+        for column, dash in (("recall", "dash"), ("best", "solid")):
+            fig.add_scatter(
+                x=part.window_ms, y=part[column], name=str(cca), legendgroup=str(cca), showlegend=column == "best",
+                mode="lines+markers", line={"color": _CCA_COLOUR[str(cca)], "dash": dash},
+            )  # fmt: skip
+    fig.update_xaxes(title_text="window, ms", type="log", dtick=1)
+    return fig.update_yaxes(title_text="recall", range=[0, 1.03])
+
+
+def learning_curve_figure(table: pd.DataFrame) -> go.Figure:
+    """F1 against the number of runs that Dragonfly learns from, a curve for each length of window."""
+    fig = figure("Dragonfly's F1 against the number of runs learnt from", height=440)
+    for (window_ms, part), colour in zip(table.groupby("window_ms"), COLOURS, strict=False):
+        fig.add_scatter(
+            x=part.learnt_runs, y=part.f1, name=f"{window_ms:g} ms", mode="lines+markers", line={"color": colour},
+            error_y=_interval(part),
+        )  # fmt: skip
+    fig.update_xaxes(title_text="runs, each with a flow of each congestion control", type="log", dtick=1)
+    return fig.update_yaxes(title_text="F1 (macro)", range=[0, 1.03])
 
 
 def baseline_figure(table: pd.DataFrame) -> go.Figure:

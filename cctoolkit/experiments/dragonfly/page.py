@@ -8,7 +8,7 @@ import pandas as pd
 
 from ..._support.markdown import markdown_table
 from .scenarios import ANSWERING, FULL_WINDOWS_MS, PLACES, way_to_answer
-from .tables import Work, last_epochs
+from .tables import Work, best_recalls, last_epochs
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -65,9 +65,22 @@ def windows(work: Work, tables: Tables) -> list[str]:
 def sampling(work: Work, tables: Tables) -> list[str]:
     """F1 by packets dropped."""
     return [
-        f"Windows of {work.longest_ms:g} ms, no background traffic; trained on all packets.",
-        markdown_table(tables["sampling"]),
+        f"Windows of {work.longest_ms:g} ms, no background traffic; trained on all packets, on samples of as many "
+        "packets, and on samples as the authors' published program takes them.",
+        markdown_table(sampling_scores(tables["sampling"]), labels=1),
     ]
+
+
+def sampling_scores(table: pd.DataFrame) -> pd.DataFrame:
+    """F1 with its interval by dropped packets, with a column for each classifier and what it learnt from."""
+    cells = table.assign(
+        cell=scores(table),
+        name=[f"{name}, from {what}" for name, what in zip(table.classifier, table.learnt_from, strict=True)],
+    )
+    wide = cells.pivot_table(
+        index="dropped_percent", columns="name", values="cell", aggfunc="first", sort=False
+    )
+    return wide.fillna("").sort_index().rename_axis("dropped, %").rename_axis(columns=None).reset_index()
 
 
 def splits(work: Work, tables: Tables) -> list[str]:
@@ -95,6 +108,38 @@ def splits(work: Work, tables: Tables) -> list[str]:
             markdown_table(tables["elsewhere"]),
         ]
     return blocks
+
+
+def recall(work: Work, tables: Tables) -> list[str]:
+    """Recall of each congestion control, after the last epoch and at its best."""
+    return [
+        "Dragonfly's F1 and recall after the last epoch, and recall at the best epoch, as the authors published it.",
+        markdown_table(recalls(tables["recall"]), digits=2, labels=1),
+    ]
+
+
+def recalls(table: pd.DataFrame) -> pd.DataFrame:
+    """F1 and recall after the last epoch, and recall at the best, by window: columns for each congestion control."""
+    names = {"f1": "F1", "recall": "recall", "best": "recall at its best epoch"}
+    wide = best_recalls(table).pivot_table(index="window_ms", columns="cca", values=list(names))
+    columns = {
+        (column, cca): f"{cca}: {name}" for cca in sorted(set(table.cca)) for column, name in names.items()
+    }
+    flat = pd.DataFrame({name: wide[key] for key, name in columns.items()})
+    return flat.rename_axis("window, ms").reset_index()
+
+
+def learning_curve(work: Work, tables: Tables) -> list[str]:
+    """F1 by the number of runs learnt from."""
+    return [markdown_table(learnt_scores(tables["learning-curve"]), labels=1)]
+
+
+def learnt_scores(table: pd.DataFrame) -> pd.DataFrame:
+    """F1 with its interval by window, with a column for each number of runs learnt from."""
+    runs = table.groupby("learnt_share").learnt_runs.max()  # with short windows, some runs have none
+    cells = table.assign(cell=scores(table), runs=[f"{runs[share]} runs" for share in table.learnt_share])
+    wide = cells.pivot_table(index="window_ms", columns="runs", values="cell", aggfunc="first", sort=False)
+    return wide.fillna("").rename_axis("window, ms").rename_axis(columns=None).reset_index()
 
 
 def baseline(work: Work, tables: Tables) -> list[str]:

@@ -68,6 +68,20 @@ PARTS: dict[str, Part[Work]] = {
         statements=conclusions.splits_and_published,
         page=page.splits,
     ),
+    "recall": Part(
+        scenarios=cases.recall,
+        tables=tables.recall,
+        figures=lambda t: {"recall": figures.recall_figure(t["recall"])},
+        statements=conclusions.recall,
+        page=page.recall,
+    ),
+    "learning-curve": Part(
+        scenarios=cases.learning_curve,
+        tables=tables.learning_curve,
+        figures=lambda t: {"learning-curve": figures.learning_curve_figure(t["learning-curve"])},
+        statements=conclusions.learning_curve,
+        page=page.learning_curve,
+    ),
     "baseline": Part(
         scenarios=cases.baseline,
         tables=tables.baseline,

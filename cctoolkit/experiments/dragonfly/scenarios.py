@@ -12,12 +12,14 @@ if TYPE_CHECKING:  # the command's help imports this module
     from ...scenario import Flow, Scenario
 
 __all__ = [
+    "ALL_PACKETS",
     "ANSWERING",
     "BUNDLED",
     "BY_SECOND",
     "CLASSIFIERS",
     "DROPPED_PERCENT",
     "FULL_WINDOWS_MS",
+    "LEARNT_FROM",
     "LINUX",
     "NETWORKS",
     "OFFLOAD",
@@ -27,9 +29,11 @@ __all__ = [
     "PLACES",
     "PRINTED_MS",
     "PUBLISHED",
+    "RANDOM_SAMPLES",
     "REAL_LINUX",
     "SECOND_LATE",
     "SESSION",
+    "SHUFFLED_SAMPLES",
     "SIMULATOR",
     "TITLES",
     "TRAINED_NETWORKS",
@@ -57,6 +61,10 @@ LINUX = "linux"
 PLACES = SIMULATOR, REAL_LINUX, OFFLOAD = "simulator", "real Linux", "real Linux with offload"
 #: What tables call the ways DeePCCI answers: ours; for each second of a window; and as the authors published it.
 ANSWERING = ONCE, BY_SECOND, SECOND_LATE = "once", "for each second", "for each second, a second late"
+#: What networks that are tested on samples of packets learn from: all packets; other samples; samples as published.
+LEARNT_FROM = ALL_PACKETS, RANDOM_SAMPLES, SHUFFLED_SAMPLES = (
+    "all packets", "samples", "samples as published",
+)  # fmt: skip
 #: F1 of one answer for all windows, with as many windows of each of three congestion controls.
 ONE_ANSWER_F1 = 1 / 6
 #: What tables call the training of the bundled model `cca`.
@@ -77,6 +85,8 @@ TITLES = {
     "inputs": "Figure 2: single inputs",
     "epochs": "Figure 5: accuracy against epochs of training",
     "windows": "Figures 6, 7, 8, 10, 11: F1 against window, background flows, congestion control",
+    "recall": "Figure 10 as the authors published it: recall, at the best epoch",
+    "learning-curve": "F1 against the number of runs that networks learn from",
     "sampling": "Figure 9: F1 against packets dropped at random",
     "splits": "Splits: runs on both sides, and settings never trained on",
     "baseline": "DeePCCI as the Dragonfly authors published it",

@@ -22,18 +22,23 @@ from ...scenario import Flow, Scenario
 from ..code_hash import NOT_SIMULATED, code_hash
 from .logs import INPUTS as SESSION_INPUTS, read_session, session_windows
 from .scenarios import (
+    ALL_PACKETS,
     ANSWERING,
     BUNDLED,
     CLASSIFIERS,
+    LEARNT_FROM,
     NETWORKS,
     OFFLOAD,
     ONCE,
     OTHER_DATA,
+    RANDOM_SAMPLES,
     REAL_LINUX,
     SECOND_LATE,
+    SHUFFLED_SAMPLES,
     SIMULATOR,
     jobs,
 )
+from .shuffled import shuffled_slots
 from .training import Training
 
 __all__ = [
@@ -41,6 +46,7 @@ __all__ = [
     "Work",
     "accuracy_by_epoch",
     "background_of",
+    "best_recalls",
     "bundled_by_place",
     "burst_period_ms",
     "by_published_inputs",
@@ -48,11 +54,13 @@ __all__ = [
     "elsewhere",
     "f1_by_input",
     "f1_by_place",
+    "f1_by_runs",
     "f1_by_sampling",
     "f1_by_window",
     "f1_of_baseline",
     "last_epochs",
     "left_out",
+    "recall_by_epoch",
     "recorded_windows",
     "volatility",
 ]
@@ -70,6 +78,9 @@ _LINUX_RUNS = ("cctoolkit.identify.dataset", "cctoolkit.testbed.uml")
 
 #: Figure 2's choices: each input alone, and the paper's two.
 INPUT_CHOICES = (*INPUTS, CLASSIFIERS["Dragonfly"])
+
+#: Shares of the runs that are trained on, for a learning curve.
+RUN_SHARES = (1 / 16, 1 / 4, 1.0)
 
 #: Figure 9's classifiers.
 SAMPLED = ("Dragonfly", "Dragonfly, CBIQ only")
@@ -98,7 +109,9 @@ def recorded_windows(
     window_ms, per_flow
         As for :func:`cctoolkit.identify.cut_windows`.
     dropped_percent : sequence of float
-        Percentages of packets that are not observed; the windows' table has them in a column ``dropped_percent``.
+        Percentages of packets that are not observed; the windows' table has them in a column ``dropped_percent``, and
+        in ``samples`` which samples they are of: :data:`~.scenarios.RANDOM_SAMPLES`, and where packets are dropped
+        also :data:`~.scenarios.SHUFFLED_SAMPLES` (:mod:`.shuffled`).
     special : int
         How many flows, from the first, to cut windows out of.
 
@@ -113,17 +126,21 @@ def recorded_windows(
 
     made = simulate(scenario, record=True)
     known = made.labels[["flow_id", "cca"]].iloc[:special].assign(**changes)
+    taps = made.ingress, made.egress
+    chosen: dict[str, Any] = {"flow_ids": known["flow_id"], "seed": scenario.seed}
+    whole = compute_slots(*taps, **chosen)
     recordings = []
     for dropped in dropped_percent:
-        slots = compute_slots(
-            made.ingress,
-            made.egress,
-            sampling=1 - dropped / 100 if dropped else "all",
-            fill="interpolate" if dropped else "backward",
-            flow_ids=known["flow_id"],
-            seed=scenario.seed,
-        )
-        recordings.append(Recording(made.name, slots, known.assign(dropped_percent=float(dropped))))
+        share = 1 - dropped / 100
+        samples = {RANDOM_SAMPLES: whole}
+        if dropped:
+            samples = {
+                RANDOM_SAMPLES: compute_slots(*taps, sampling=share, fill="interpolate", **chosen),
+                SHUFFLED_SAMPLES: shuffled_slots(whole, *taps, share, scenario.seed),
+            }
+        for name, slots in samples.items():
+            flows = known.assign(dropped_percent=float(dropped), samples=name)
+            recordings.append(Recording(made.name, slots, flows))
     return cut_windows(recordings, window_ms, "cbiq+throughput", per_flow=per_flow)
 
 
@@ -242,6 +259,43 @@ def f1_by_window(
     return tuple(pd.concat(part, ignore_index=True) for part in found)
 
 
+def f1_by_runs(windows: Windows, training: Training, shares: Sequence[float] = RUN_SHARES) -> pd.DataFrame:
+    """F1 of Dragonfly when it learns from some of the runs; the runs tested on are always the same.
+
+    Parameters
+    ----------
+    windows : Windows
+        Windows of Dragonfly's inputs.
+    training : Training
+    shares : sequence of float
+        Of the runs that are not tested on. A larger share includes the smaller ones.
+
+    Returns
+    -------
+    DataFrame
+        ``learnt_share``, ``learnt_runs`` (of those that have windows) and the result of
+        :func:`cctoolkit.identify.evaluation.over_seeds`.
+    """
+    tables = []
+    for share in sorted(shares):
+        learnt_runs: list[int] = []
+
+        def parts(
+            seed: int, share: float = share, learnt_runs: list[int] = learnt_runs
+        ) -> tuple[Windows, Windows]:
+            learnt, tested = windows.split(0.3, seed)
+            names = np.random.default_rng(seed).permutation(sorted(set(learnt.groups)))
+            chosen = names[: max(round(share * len(names)), 2)]
+            learnt_runs.append(len(chosen))
+            return learnt.take(np.isin(learnt.groups, chosen)), tested
+
+        (table,) = training.scores("Dragonfly", parts)
+        table.insert(0, "learnt_share", share)
+        table.insert(1, "learnt_runs", learnt_runs[0])
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
 #: The published program's learning rate, for every network.
 _PUBLISHED_RATE = 1e-4
 
@@ -325,25 +379,67 @@ def accuracy_by_epoch(name: str, windows: Windows, training: Training) -> pd.Dat
     DataFrame
         ``epoch``, ``seed``, ``accuracy``, ``loss`` (in training).
     """
-    rows = [row for seed in range(training.seeds) for row in _accuracies(name, windows, training, seed)]
+    return _by_epoch(
+        name, windows, training, lambda classifier, tested: {"accuracy": classifier.score(tested)}
+    )
+
+
+def recall_by_epoch(windows: Windows, training: Training) -> pd.DataFrame:
+    """Figure 10 as published: recall of each congestion control by Dragonfly after each epoch of training.
+
+    Parameters
+    ----------
+    windows : Windows
+        Windows of Dragonfly's inputs.
+    training : Training
+
+    Returns
+    -------
+    DataFrame
+        ``epoch``, ``seed``, ``cca``, ``recall`` (the share of its windows that are named right), ``f1``.
+    """
+    from ...identify.evaluation import f1
+
+    ccas = sorted(set(windows.y))
+
+    def scores(classifier: Any, tested: Windows) -> dict[str, float]:
+        answers = classifier.predict(tested)
+        recall = {f"recall {cca}": float((answers[tested.y == cca] == cca).mean()) for cca in ccas}
+        return recall | {
+            f"f1 {cca}": float(x) for cca, x in zip(ccas, f1(tested.y, answers, ccas), strict=True)
+        }
+
+    wide = _by_epoch("Dragonfly", windows, training, scores)
+    long = pd.wide_to_long(
+        wide, ["recall", "f1"], ["seed", "epoch"], "cca", sep=" ", suffix=r"\w+"
+    ).reset_index()
+    return long[["epoch", "seed", "cca", "recall", "f1"]].sort_values(
+        ["seed", "epoch", "cca"], ignore_index=True
+    )
+
+
+def _by_epoch(
+    name: str, windows: Windows, training: Training, measure: Callable[[Any, Windows], dict[str, float]]
+) -> pd.DataFrame:
+    """What is measured on windows of other runs after each epoch, of all seeds."""
+    rows = []
+    for seed in range(training.seeds):
+        learnt, tested = windows.split(0.3, seed)
+
+        def now(classifier: Any, tested: Windows = tested) -> dict[str, float]:
+            return measure(classifier, tested)
+
+        rows += [row | {"seed": seed} for row in training.history(name, learnt, seed, now)]
     return pd.DataFrame(rows).astype({"epoch": int, "seed": int})
 
 
-def _accuracies(name: str, windows: Windows, training: Training, seed: int) -> list[dict[str, float]]:
-    """Accuracy after each epoch of one training."""
-    learnt, tested = windows.split(0.3, seed)
-
-    def accuracy_of(classifier: Any) -> dict[str, float]:
-        return {"seed": seed, "accuracy": classifier.score(tested)}
-
-    classifier = training.classifier(name, seed).fit(learnt, after_epoch=accuracy_of)
-    return list(classifier.history_)
-
-
 def f1_by_sampling(
-    windows: Windows, training: Training, classifiers: Sequence[str] = SAMPLED
+    windows: Windows,
+    training: Training,
+    classifiers: Sequence[str] = SAMPLED,
+    learnt_from: Sequence[str] = LEARNT_FROM,
 ) -> pd.DataFrame:
-    """Figure 9: F1 of classifiers trained on all packets and tested on samples of other runs' packets.
+    """Figure 9: F1 of classifiers tested on samples of packets, of other runs than those that they learn from.
 
     Parameters
     ----------
@@ -352,11 +448,15 @@ def f1_by_sampling(
     training : Training
     classifiers : sequence of str
         Some of :data:`SAMPLED`.
+    learnt_from : sequence of str
+        Some of :data:`~.scenarios.LEARNT_FROM`. With samples, there is a network for each share of dropped packets, and
+        no row for 0 %.
 
     Returns
     -------
     DataFrame
-        ``classifier``, ``dropped_percent`` and the result of :func:`cctoolkit.identify.evaluation.over_seeds`.
+        ``classifier``, ``learnt_from``, ``dropped_percent`` and the result of
+        :func:`cctoolkit.identify.evaluation.over_seeds`.
 
     Notes
     -----
@@ -366,13 +466,34 @@ def f1_by_sampling(
     for name in classifiers:
         inputs = ("cbiq_bytes", "throughput_bytes")[: 1 + (name == "Dragonfly")]
         chosen = dataclasses.replace(windows, X=windows.X[:, :, : len(inputs)], inputs=inputs)
+        for how in learnt_from:
+            table = (
+                _of_all_packets(name, chosen, training)
+                if how == ALL_PACKETS
+                else _of_each_share(name, chosen.of(samples=how), training)
+            )
+            table.insert(0, "classifier", name)
+            table.insert(1, "learnt_from", how)
+            tables.append(table)
+    return pd.concat(tables, ignore_index=True)
 
-        def parts(seed: int, chosen: Windows = chosen) -> tuple[Windows, Windows]:
-            learnt, tested = chosen.split(0.3, seed)
-            return learnt.of(dropped_percent=0.0), tested
 
-        _, table = training.scores(name, parts, "dropped_percent")
-        table.insert(0, "classifier", name)
+def _of_all_packets(name: str, windows: Windows, training: Training) -> pd.DataFrame:
+    """F1 of one network by share of dropped packets, learnt from all packets."""
+
+    def parts(seed: int) -> tuple[Windows, Windows]:
+        learnt, tested = windows.of(samples=RANDOM_SAMPLES).split(0.3, seed)
+        return learnt.of(dropped_percent=0.0), tested
+
+    return training.scores(name, parts, "dropped_percent")[1]
+
+
+def _of_each_share(name: str, windows: Windows, training: Training) -> pd.DataFrame:
+    """F1 of a network for each share of dropped packets, learnt from samples of the same share."""
+    tables = []
+    for dropped in sorted(set(windows.table["dropped_percent"]) - {0.0}):
+        (table,) = training.scores(name, windows.of(dropped_percent=dropped))
+        table.insert(0, "dropped_percent", dropped)
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
@@ -646,6 +767,14 @@ def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def best_recalls(recall: pd.DataFrame) -> pd.DataFrame:
+    """Recall and F1 after the last epoch, and ``best``, recall at its best epoch, by window and congestion control."""
+    keys = ["window_ms", "cca"]
+    last = recall[recall.epoch == recall.epoch.max()].groupby(keys)[["recall", "f1"]].mean()
+    best = recall.groupby([*keys, "seed"]).recall.max().groupby(keys).mean()
+    return last.assign(best=best).reset_index()
+
+
 # ---- the parts -------------------------------------------------------------------------------------------------------
 
 
@@ -834,6 +963,20 @@ def windows(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd
         at = grouped[0]
         tables[work.setting] = at[at.window_ms == work.longest_ms].reset_index(drop=True)
     return tables
+
+
+def recall(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """``recall``: :func:`recall_by_epoch` by window."""
+    table = pd.concat(_all(found)).sort_values("window_ms", kind="stable", ignore_index=True)
+    return {"recall": work.of_network(table)}
+
+
+def learning_curve(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """``learning-curve``: :func:`f1_by_runs` by window."""
+    table = pd.concat(_all(found)).sort_values(
+        ["window_ms", "learnt_share"], kind="stable", ignore_index=True
+    )
+    return {"learning-curve": work.of_network(table)}
 
 
 def sampling(work: Work, found: Sequence[Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:

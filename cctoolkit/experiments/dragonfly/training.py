@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from .scenarios import PAPER_S
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import pandas as pd
 
@@ -97,6 +99,20 @@ class Training:
         settings = (self.epochs, self.learning_rate, seed)
         return kind, name, settings, [_digest(part) for part in windows]
 
+    def history(
+        self, name: str, learnt: Windows, seed: int, measure: Callable[[Any], dict[str, float]]
+    ) -> list[dict[str, float]]:
+        """What `measure` finds in a classifier after each epoch of its training, and the loss."""
+        classifier = self.classifier(name, seed)
+        if self.pieces is not None:
+            classifier.set_params(checkpoint=self._half_done(self.pieces, "history", name, seed, learnt))
+        return list(classifier.fit(learnt, after_epoch=measure).history_)
+
+    def _half_done(self, pieces: Pieces, kind: str, name: str, seed: int, learnt: Windows) -> Path:
+        """Where an interrupted training is kept."""
+        pieces.folder.mkdir(parents=True, exist_ok=True)
+        return pieces.path(self.identity(kind, name, seed, learnt)).with_suffix(".checkpoint")
+
     def _predictor(self, name: str, learnt: Windows, seed: int) -> Callable[[Windows], np.ndarray]:
         """``predict`` of a classifier trained on windows; with pieces, it is trained only for new answers."""
         if self.pieces is None:
@@ -109,10 +125,7 @@ class Training:
 
         def answers(tested: Windows) -> dict[str, Any]:
             if not fitted:
-                pieces.folder.mkdir(parents=True, exist_ok=True)
-                half_done = pieces.path(self.identity("training", name, seed, learnt)).with_suffix(
-                    ".checkpoint"
-                )
+                half_done = self._half_done(pieces, "training", name, seed, learnt)
                 classifier = self.classifier(name, seed).set_params(checkpoint=half_done)
                 fitted.append(classifier.fit(learnt))
             return {"answers": fitted[0].predict(tested).tolist()}
