@@ -126,6 +126,7 @@ def recorded_windows(
 
     made = simulate(scenario, record=True)
     known = made.labels[["flow_id", "cca"]].iloc[:special].assign(**changes)
+    assert made.ingress is not None and made.egress is not None  # recorded
     taps = made.ingress, made.egress
     chosen: dict[str, Any] = {"flow_ids": known["flow_id"], "seed": scenario.seed}
     whole = compute_slots(*taps, **chosen)
