@@ -152,8 +152,9 @@ RESULTS = {
     ),
     "dragonfly": _experiment(
         "dragonfly", "the Dragonfly paper's figures on simulated runs",
-        "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
-        "volatility", "inputs", "epochs", "windows", "background", "sampling", "splits",
+        "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000 --only cbiq "
+        "--only inputs --only epochs --only windows --only splits",
+        "volatility", "inputs", "epochs", "windows", "background", "splits",
     ),
     "dragonfly-paper": _experiment(
         "dragonfly", "the Dragonfly paper's single inputs with as many runs as it has, each of a minute",
@@ -172,7 +173,7 @@ RESULTS = {
     ),
     "dragonfly-epochs": _experiment(
         "dragonfly", "the Dragonfly paper's training with windows of 10 s, from runs of a minute",
-        "--full --runs 500 --seeds 1 --window-ms 10000 --only epochs", "epochs",
+        "--full --runs 500 --seeds 1 --window-ms 10000 --longest DeePCCI=1000 --only epochs", "epochs",
     ),
     "dragonfly-linux": Result(
         "the Dragonfly paper's classifiers on the same runs in the simulator and on real Linux",

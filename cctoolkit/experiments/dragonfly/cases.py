@@ -19,7 +19,7 @@ from ..code_hash import NOT_SIMULATED
 from ..pieces import Pieces
 from . import tables
 from .logs import INPUTS
-from .scenarios import ANSWERING, CLASSIFIERS, DROPPED_PERCENT, LEARNT_FROM, PAPER_S, PUBLISHED, jobs
+from .scenarios import ANSWERING, CLASSIFIERS, DROPPED_PERCENT, PAPER_S, PUBLISHED, jobs
 from .tables import EPOCH_BACKGROUNDS, INPUT_CHOICES, RUN_SHARES, RUNS, SAMPLED, Work, simulated
 
 __all__ = [
@@ -102,14 +102,15 @@ def inputs(work: Work) -> list[Scored]:
 
 def epochs(work: Work) -> list[Scored]:
     """Figure 5: a case for each background and classifier, on runs of their own."""
-    found = []
+    found, length = [], work.longest_ms
+    names = [name for name in PUBLISHED if length <= work.longest_of(name)]
     for background, others in EPOCH_BACKGROUNDS.items():
         name = f"epochs-{background.lower().replace(' ', '-')}"
         dataset = simulated(
             work.folder, name, work.runs, work.seconds, work.workers, network=work.simulated_network, seed=2,
             background=(0,), others=others,
         )  # fmt: skip
-        found += [(dataset, work.training, work.longest_ms, background, name) for name in PUBLISHED]
+        found += [(dataset, work.training, length, background, name) for name in names]
     return _cases(work, [(_by_epoch, arguments) for arguments in found])
 
 
@@ -133,7 +134,7 @@ def _lengths(work: Work) -> list[tuple[float, str]]:
         (ms, name)
         for ms in sorted(work.windows_ms, reverse=True)
         for name in CLASSIFIERS
-        if ms <= (work.longest or {}).get(name, ms)
+        if ms <= work.longest_of(name)
     ]
 
 
@@ -210,7 +211,9 @@ def sampling(work: Work) -> list[Scored]:
         future.result()
     names = tuple(path.name for path in paths)  # a digest of everything in them
     shared = (pieces.folder, names, work.training)
-    return _cases(work, [(_of_samples, (*shared, name, how)) for name in SAMPLED for how in LEARNT_FROM])
+    return _cases(
+        work, [(_of_samples, (*shared, name, how)) for name, ways in SAMPLED.items() for how in ways]
+    )
 
 
 def _recorded_into(path: Path, *settings: Any) -> None:
@@ -222,7 +225,7 @@ def _of_samples(
     folder: Path, names: Sequence[str], training: Any, classifier: str, learnt_from: str
 ) -> pd.DataFrame:
     windows = joined([Windows.load(folder / name) for name in names])
-    return tables.f1_by_sampling(windows, training, [classifier], [learnt_from])
+    return tables.f1_by_sampling(windows, training, {classifier: (learnt_from,)})
 
 
 def splits(work: Work) -> list[Scored]:

@@ -82,8 +82,8 @@ INPUT_CHOICES = (*INPUTS, CLASSIFIERS["Dragonfly"])
 #: Shares of the runs that are trained on, for a learning curve.
 RUN_SHARES = (1 / 16, 1 / 4, 1.0)
 
-#: Figure 9's classifiers.
-SAMPLED = ("Dragonfly", "Dragonfly, CBIQ only")
+#: Figure 9's classifiers, and what each learns from. With CBIQ alone, samples as published have nothing to learn from.
+SAMPLED = {"Dragonfly": LEARNT_FROM, "Dragonfly, CBIQ only": (ALL_PACKETS,)}
 
 #: The paper's runs in the cloud: 27 combinations of congestion controls with 6 buffers.
 CLOUD_RUNS = 162
@@ -437,8 +437,7 @@ def _by_epoch(
 def f1_by_sampling(
     windows: Windows,
     training: Training,
-    classifiers: Sequence[str] = SAMPLED,
-    learnt_from: Sequence[str] = LEARNT_FROM,
+    classifiers: Mapping[str, Sequence[str]] = SAMPLED,
 ) -> pd.DataFrame:
     """Figure 9: F1 of classifiers tested on samples of packets, of other runs than those that they learn from.
 
@@ -447,24 +446,23 @@ def f1_by_sampling(
     windows : Windows
         Windows of :func:`recorded_windows`, joined.
     training : Training
-    classifiers : sequence of str
-        Some of :data:`SAMPLED`.
-    learnt_from : sequence of str
-        Some of :data:`~.scenarios.LEARNT_FROM`. With samples, there is a network for each share of dropped packets, and
-        no row for 0 %.
+    classifiers : mapping of str to sequence of str
+        Classifiers of :data:`SAMPLED`, and for each some of :data:`~.scenarios.LEARNT_FROM`. With samples, there is a
+        network for each share of dropped packets, and no row for 0 %.
 
     Returns
     -------
     DataFrame
-        ``classifier``, ``learnt_from``, ``dropped_percent`` and the result of
-        :func:`cctoolkit.identify.evaluation.over_seeds`.
+        ``classifier``, ``learnt_from``, ``dropped_percent``, the result of
+        :func:`cctoolkit.identify.evaluation.over_seeds`, and ``share_with_queue``, the share of slots with bytes in the
+        queue in the samples.
 
     Notes
     -----
     DeePCCI is left out: it counts packets, and a sample is not a count.
     """
     tables = []
-    for name in classifiers:
+    for name, learnt_from in classifiers.items():
         inputs = ("cbiq_bytes", "throughput_bytes")[: 1 + (name == "Dragonfly")]
         chosen = dataclasses.replace(windows, X=windows.X[:, :, : len(inputs)], inputs=inputs)
         for how in learnt_from:
@@ -475,8 +473,14 @@ def f1_by_sampling(
             )
             table.insert(0, "classifier", name)
             table.insert(1, "learnt_from", how)
-            tables.append(table)
+            samples = windows.of(samples=SHUFFLED_SAMPLES if how == SHUFFLED_SAMPLES else RANDOM_SAMPLES)
+            tables.append(table.assign(share_with_queue=_shares_with_queue(samples, table.dropped_percent)))
     return pd.concat(tables, ignore_index=True)
+
+
+def _shares_with_queue(windows: Windows, dropped_percent: Iterable[float]) -> list[float]:
+    """Share of slots with bytes in the queue, by share of dropped packets."""
+    return [float((windows.of(dropped_percent=dropped).X[:, :, 0] > 0).mean()) for dropped in dropped_percent]
 
 
 def _of_all_packets(name: str, windows: Windows, training: Training) -> pd.DataFrame:
@@ -840,6 +844,10 @@ class Work:
             REAL_LINUX: on_linux(*settings, self.background, offload=False),
             OFFLOAD: on_linux(*settings, self.background, offload=True),
         }
+
+    def longest_of(self, classifier: str) -> float:
+        """The longest windows of a classifier, in ms."""
+        return (self.longest or {}).get(classifier, math.inf)
 
     @property
     def simulated_network(self) -> str:
