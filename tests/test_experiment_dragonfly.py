@@ -656,8 +656,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         run(tmp_path / "x", windows_ms=[0.5])
     with pytest.raises(cct.errors.SchemaError, match="holds no dataset of slots"):
         run(tmp_path / "x", data=tmp_path)
-    with pytest.raises(ParameterError, match="network: 'cloud' is neither 'mininet' nor 'physical'"):
-        run(tmp_path / "x", network="cloud")
+    with pytest.raises(ParameterError, match="network: 'lan' must be one of mininet, physical, cloud"):
+        run(tmp_path / "x", network="lan")
+    with pytest.raises(ParameterError, match="background: the cloud has no background flows"):
+        run(tmp_path / "x", network="cloud", background=[0])
     with pytest.raises(ParameterError, match="network: with --data, the runs are what they are"):
         run(tmp_path / "x", network="physical", data=tmp_path)
     with pytest.raises(ParameterError, match="background: with --data, the runs are what they are"):
@@ -736,6 +738,20 @@ def test_the_physical_network_and_its_cloud(tmp_path: Path, monkeypatch: pytest.
     assert (cloud.runs == 3).all() and cloud.f1.between(0, 1).all()
     assert "### In the cloud" in (folder / "summary.md").read_text()
     assert (folder / "cloud.html").is_file()
+
+
+@pytest.mark.slow
+def test_networks_that_learn_in_the_cloud(tmp_path: Path) -> None:
+    """What is printed about the cloud is held against them, as ours: the paper's learn elsewhere."""
+    folder = experiment("dragonfly")(
+        tmp_path / "out", network="cloud", only=["windows"], runs=6, seconds=2.0, windows_ms=[100], epochs=1, seeds=1,
+        per_flow=2, workers=1,
+    )  # fmt: skip
+    windows = pq.read_table(folder / "windows.parquet").to_pandas()
+    assert set(windows.network) == {"cloud"} and not (folder / "cloud.parquet").exists()
+    statements = pq.read_table(folder / "statements.parquet").to_pandas()
+    assert statements.figure.tolist() == ["11", "11"]
+    assert statements.paper.str.startswith("(not in the paper) trained in the cloud, 100 ms").all()
 
 
 @pytest.mark.slow

@@ -209,6 +209,11 @@ RESULTS = {
         "--window-ms 1000 --window-ms 10000 --longest 'Dragonfly, CBIQ only=1000' --longest ours=1000 --only windows",
         "windows", "background", "cloud",
     ),
+    "dragonfly-cloud": _experiment(
+        "dragonfly", "the Dragonfly paper's networks, trained in its cloud",
+        "--full --network cloud --runs 162 --seeds 1 --window-ms 100 --window-ms 6000 --only windows "
+        "--longest 'Dragonfly, CBIQ only=100' --longest DeePCCI=100 --longest ours=100", "windows",
+    ),
     "dragonfly-runs": _experiment(
         "dragonfly", "Dragonfly's recall by epoch, and its scores with ever more runs like the physical network's",
         "--full --network physical --background 0 --runs 1500 --seconds 12 --seeds 1 --window-ms 10 --window-ms 100 "

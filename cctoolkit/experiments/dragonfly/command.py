@@ -17,10 +17,10 @@ from .scenarios import (
     CLASSIFIERS,
     FULL_WINDOWS_MS,
     LINUX,
+    NETWORKS,
     PAPER_S,
     SESSION,
     TITLES,
-    TRAINED_NETWORKS,
     WINDOWS_MS,
 )
 
@@ -33,7 +33,7 @@ def run(
     network: Annotated[
         str | None,
         typer.Option(
-            help="Simulate runs like the paper's mininet (section IV-A) or physical network (IV-B)."
+            help="Simulate runs like the paper's mininet (section IV-A), physical network (IV-B) or cloud (IV-C)."
         ),
     ] = None,
     background: Annotated[
@@ -113,7 +113,8 @@ def run(
     output : Path
         Folder.
     network : str, optional
-        ``"mininet"`` (the default) or ``"physical"``, whose classifiers are also tested in the cloud (section IV-C).
+        ``"mininet"`` (the default), ``"physical"``, whose classifiers are also tested in the cloud (section IV-C), or
+        ``"cloud"``, to train there.
     background : list of int, optional
         Numbers of background flows, used in turn. With one number, networks learn from such runs alone, as the
         published program has it; in the paper, one network learns from all (section IV-B).
@@ -151,8 +152,8 @@ def run(
     Raises
     ------
     ParameterError
-        An option is out of range or unknown, ``"session"`` without `session`, ``"linux"`` without `testbed`, or
-        `testbed`, `network` or `background` with `data`.
+        An option is out of range or unknown, ``"session"`` without `session`, ``"linux"`` without `testbed`,
+        `testbed`, `network` or `background` with `data`, or `background` with the cloud.
     SchemaError
         `data` or `other` is not a dataset, `session` no such table.
     TestbedUnavailableError
@@ -181,12 +182,14 @@ def run(
         if only and LINUX in only:
             raise ParameterError("only: linux needs --testbed")
         chosen = [name for name in chosen if name != LINUX]
-    if network is not None and network not in TRAINED_NETWORKS:
-        raise ParameterError(f"network: {network!r} is neither 'mininet' nor 'physical'")
+    if network is not None and network not in NETWORKS:
+        raise ParameterError(f"network: {network!r} must be one of {', '.join(NETWORKS)}")
     if network is not None and data is not None:
         raise ParameterError("network: with --data, the runs are what they are")
     if background is not None and data is not None:
         raise ParameterError("background: with --data, the runs are what they are")
+    if background is not None and network == "cloud":
+        raise ParameterError("background: the cloud has no background flows")
     place = None if data is not None else network or "mininet"
     lengths = sorted(set(windows_ms or (FULL_WINDOWS_MS if full else WINDOWS_MS)))
     for ms in lengths:

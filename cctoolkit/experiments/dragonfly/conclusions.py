@@ -18,6 +18,7 @@ from .scenarios import (
     BUNDLED,
     CLASSIFIERS,
     LEARNT_FROM,
+    NETWORKS,
     OFFLOAD,
     ONCE,
     ONE_ANSWER_F1,
@@ -70,10 +71,10 @@ def _paper(figure: int, setting: str) -> str:
     return str(numbers.loc[numbers.setting == setting, "paper"].iloc[0])
 
 
-def _near(figure: int, setting: str, what: str, found: float) -> Statement:
+def _near(figure: int, setting: str, what: str, found: float, where: str = "") -> Statement:
     return shared.near(
         str(figure),
-        f"{setting}: {what}",
+        f"{where}{setting}: {what}",
         float(found),
         float(_paper(figure, setting)),
         within=NEAR,
@@ -197,8 +198,10 @@ def epochs(tables: Tables) -> list[Statement]:
 
 
 def windows(tables: Tables) -> list[Statement]:
-    """Figure 6 (Mininet), or figures 7 and 10 (physical network)."""
+    """Figure 6 (Mininet), or figures 7 and 10 (physical network); of the cloud, what training there changes."""
     table = tables["windows"]
+    if network_of(table) == NETWORKS["cloud"]:
+        return _printed_for_the_cloud(table, f"{OURS}trained in the cloud, ")
     mininet, physical = is_of(table, "mininet"), is_of(table, "physical")
     minute = PRINTED_MS["1 minute"]
     results = []
@@ -261,16 +264,19 @@ def _window_figure(table: pd.DataFrame) -> str:
 
 def cloud(tables: Tables) -> list[Statement]:
     """Figure 11."""
-    table = tables["cloud"]
+    return _printed_for_the_cloud(tables["cloud"]) + _ahead(tables["cloud"])
+
+
+def _printed_for_the_cloud(table: pd.DataFrame, where: str = "") -> list[Statement]:
+    """The scores that figure 11 prints."""
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
-    results = [
-        _near(11, f"{setting}, {name}", "F1 in the cloud", curves[name][ms])
+    return [
+        _near(11, f"{setting}, {name}", "F1 in the cloud", curves[name][ms], where)
         for name in ("Dragonfly", "DeePCCI")
         if name in curves
         for setting, ms in PRINTED_MS.items()
         if ms in curves[name].dropna().index
     ]
-    return results + _ahead(table)
 
 
 def _first_reaching(f1: pd.Series) -> float:

@@ -36,7 +36,6 @@ __all__ = [
     "SHUFFLED_SAMPLES",
     "SIMULATOR",
     "TITLES",
-    "TRAINED_NETWORKS",
     "WINDOWS_MS",
     "WINDOW_FIGURES",
     "is_of",
@@ -71,8 +70,6 @@ ONE_ANSWER_F1 = 1 / 6
 BUNDLED = "bundled"
 #: The paper's networks, and what tables call them.
 NETWORKS = {"mininet": "Mininet", "physical": "physical network", "cloud": "cloud"}
-#: The networks that classifiers are trained on.
-TRAINED_NETWORKS = ("mininet", "physical")
 #: What tables call data that are like none of the paper's networks in particular.
 OTHER_DATA = "other data"
 #: The paper's figures that show F1 against the window, by what tables call their network.
