@@ -201,7 +201,8 @@ def windows(tables: Tables) -> list[Statement]:
     """Figure 6 (Mininet), or figures 7 and 10 (physical network); of the cloud, what training there changes."""
     table = tables["windows"]
     if network_of(table) == NETWORKS["cloud"]:
-        return _printed_for_the_cloud(table, f"{OURS}trained in the cloud, ")
+        there = "trained in the cloud, "
+        return _printed_for_the_cloud(table, OURS + there) + _ahead(table, there, OURS)
     mininet, physical = is_of(table, "mininet"), is_of(table, "physical")
     minute = PRINTED_MS["1 minute"]
     results = []
@@ -237,13 +238,13 @@ def windows(tables: Tables) -> list[Statement]:
     return results
 
 
-def _ahead(table: pd.DataFrame, where: str = "") -> list[Statement]:
+def _ahead(table: pd.DataFrame, where: str = "", whose: str = "") -> list[Statement]:
     """Whether Dragonfly is ahead of DeePCCI, and ours of Dragonfly, with every window length."""
     curves = table.pivot_table(index="window_ms", columns="classifier", values="f1")
     ranges = _ranges(table.set_index(["classifier", "window_ms"]))
     results = []
     for better, worse, about, prefix in (
-        ("Dragonfly", "DeePCCI", _window_figure(table), ""),
+        ("Dragonfly", "DeePCCI", _window_figure(table), whose),
         ("ours", "Dragonfly", "", OURS),
     ):
         if {better, worse} <= set(curves):
