@@ -152,8 +152,7 @@ RESULTS = {
     ),
     "dragonfly": _experiment(
         "dragonfly", "the Dragonfly paper's figures on simulated runs",
-        "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000 --only cbiq "
-        "--only inputs --only epochs --only windows --only splits",
+        "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
         "volatility", "inputs", "epochs", "windows", "background", "splits",
     ),
     "dragonfly-paper": _experiment(
