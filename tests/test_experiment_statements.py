@@ -15,6 +15,7 @@ from cctoolkit.experiments.books import abc_bmv2
 from cctoolkit.experiments.codel import conclusions as codel
 from cctoolkit.experiments.dragonfly import conclusions as dragonfly
 from cctoolkit.experiments.dragonfly.logs import INPUTS
+from cctoolkit.experiments.dragonfly.scenarios import LEARNT_FROM
 from cctoolkit.experiments.kept import KeptTables
 from cctoolkit.experiments.l4s import conclusions as l4s
 from cctoolkit.experiments.rtt_separation import conclusions as rtt
@@ -146,7 +147,7 @@ def test_completion_times_are_judged_by_their_intervals() -> None:
 KEYS = {
     "flows", "rate_mbps", "rtt_ms", "seed", "count", "queues", "tcp_flows", "from_s", "to_s", "value", "phase", "runs",
     "cases", "seeds", "kernel_seeds", "window_ms", "background", "dropped_percent", "epoch", "clock_ms", "phase_s",
-    "mtu_bytes", "bundles", "buffer_ms", "streams",
+    "mtu_bytes", "bundles", "buffer_ms", "streams", "learnt_share", "learnt_runs",
 }  # fmt: skip
 
 
@@ -421,7 +422,41 @@ def test_dragonflys_statements_can_come_out_either_way() -> None:
             dragonfly.sampling,
             {
                 "sampling": pd.DataFrame(
-                    {"classifier": "Dragonfly", "dropped_percent": [0.0, 99.0], "f1": [0.9, 0.8]}
+                    {
+                        "classifier": "Dragonfly",
+                        "learnt_from": [LEARNT_FROM[0], *LEARNT_FROM],
+                        "dropped_percent": [0.0, 99.0, 99.0, 99.0],
+                        "f1": [0.9, 0.8, 0.8, 0.8],
+                        "share_with_queue": [0.9, 0.9, 0.9, 0.001],
+                    }
+                )
+            },
+        ),
+        (
+            dragonfly.recall,
+            {
+                "recall": pd.DataFrame(
+                    {
+                        "window_ms": 100.0,
+                        "seed": 0,
+                        "epoch": 1,
+                        "cca": ["bbr", "cubic", "reno"],
+                        "recall": [0.9, 0.7, 0.8],
+                        "f1": [0.9, 0.7, 0.8],
+                    }
+                )
+            },
+        ),
+        (
+            dragonfly.learning_curve,
+            {
+                "learning-curve": pd.DataFrame(
+                    {
+                        "window_ms": [10.0, 10.0, 100.0, 100.0],
+                        "learnt_share": [0.1, 1.0, 0.1, 1.0],
+                        "learnt_runs": [10, 100, 10, 100],
+                        "f1": [0.6, 0.7, 0.7, 0.8],
+                    }
                 )
             },
         ),
