@@ -642,28 +642,21 @@ def _bin_starts_s(timeline: Timeline) -> np.ndarray:
 
 
 def _flow_throughput(timeline: Timeline, largest: pd.DataFrame) -> pd.DataFrame:
-    parts = [_EMPTY_FLOW_THROUGHPUT]
+    parts = []
     time_s = _bin_starts_s(timeline)
     for flow in largest["flow_id"]:
         if timeline.has_bins(flow):
             size = timeline.flow_bytes(flow)
-            for direction in (0, 1):
-                if size[:, direction].any():
-                    parts.append(
-                        pd.DataFrame(
-                            {
-                                "flow_id": flow,
-                                "direction": direction,
-                                "time_s": time_s,
-                                "bytes": size[:, direction],
-                            }
-                        ).astype(_EMPTY_FLOW_THROUGHPUT.dtypes)
-                    )
-    return pd.concat(parts, ignore_index=True)
+            parts += [
+                {"flow_id": flow, "direction": direction, "time_s": time_s, "bytes": size[:, direction]}
+                for direction in (0, 1)
+                if size[:, direction].any()
+            ]
+    return _stacked(parts, _EMPTY_FLOW_THROUGHPUT)
 
 
 def _rtt_over_time(timeline: Timeline, largest: pd.DataFrame) -> pd.DataFrame:
-    parts = [_EMPTY_RTT_OVER_TIME]
+    parts = []
     time_s = _bin_starts_s(timeline)
     for flow in largest["flow_id"]:
         if not timeline.has_bins(flow):
@@ -673,19 +666,29 @@ def _rtt_over_time(timeline: Timeline, largest: pd.DataFrame) -> pd.DataFrame:
             some = rtt["count"] > 0
             if some.any():
                 parts.append(
-                    pd.DataFrame(
-                        {
-                            "flow_id": flow,
-                            "direction": direction,
-                            "time_s": time_s[some],
-                            "samples": rtt["count"][some],
-                            "min_ns": rtt["minimum"][some],
-                            "mean_ns": rtt["mean"][some],
-                            "max_ns": rtt["maximum"][some],
-                        }
-                    ).astype(_EMPTY_RTT_OVER_TIME.dtypes)
+                    {
+                        "flow_id": flow,
+                        "direction": direction,
+                        "time_s": time_s[some],
+                        "samples": rtt["count"][some],
+                        "min_ns": rtt["minimum"][some],
+                        "mean_ns": rtt["mean"][some],
+                        "max_ns": rtt["maximum"][some],
+                    }
                 )
-    return pd.concat(parts, ignore_index=True)
+    return _stacked(parts, _EMPTY_RTT_OVER_TIME)
+
+
+def _stacked(parts: list[dict[str, Any]], empty: pd.DataFrame) -> pd.DataFrame:
+    """The parts below each other, in the columns of `empty`; a part has arrays, and single values for all its rows."""
+    if not parts:
+        return empty.copy()
+    return pd.DataFrame(
+        {
+            name: np.concatenate([np.broadcast_to(part[name], part["time_s"].shape) for part in parts])
+            for name in map(str, empty)
+        }
+    ).astype(empty.dtypes)
 
 
 def _rtt_histogram(timeline: Timeline) -> pd.DataFrame:
@@ -805,22 +808,34 @@ def _judge_standing_queue(
     rtt: pd.DataFrame, sent: pd.DataFrame, bin_ns: int, largest: pd.DataFrame
 ) -> pd.DataFrame:
     width_s = max(QUEUE_INTERVAL_NS, bin_ns) / 1e9
+    of_rtt, of_sent = (table.groupby(["flow_id", "direction"]).indices for table in (rtt, sent))
+    rtt_interval, sent_interval = (
+        (table["time_s"].to_numpy() / width_s + 1e-6).astype(int) for table in (rtt, sent)
+    )
+    samples, min_ns, sent_bytes = (
+        rtt["samples"].to_numpy(),
+        rtt["min_ns"].to_numpy(),
+        sent["bytes"].to_numpy(),
+    )
     rows = []
     for flow in each(largest):
         side = flow.data_direction
-        of, its = (
-            table[(table["flow_id"] == flow.flow_id) & (table["direction"] == side)] for table in (rtt, sent)
-        )
-        by_interval = of.groupby((of["time_s"] / width_s + 1e-6).astype(int))
-        minimum = by_interval["min_ns"].min()[by_interval["samples"].sum() >= QUEUE_SAMPLES]
+        at = of_rtt.get((flow.flow_id, side), np.empty(0, int))
+        begins = np.flatnonzero(np.diff(rtt_interval[at], prepend=-1))  # rows are in order of time
+        if not len(begins):
+            continue
+        enough = np.add.reduceat(samples[at], begins) >= QUEUE_SAMPLES
+        minimum = np.minimum.reduceat(min_ns[at], begins)[enough]
         if len(minimum) >= QUEUE_INTERVALS:
+            interval = rtt_interval[at][begins][enough]
             base = (flow.rtt_min_ns_fwd, flow.rtt_min_ns_rev)[side]
-            size = its.groupby((its["time_s"] / width_s + 1e-6).astype(int))["bytes"].sum()
+            its = of_sent.get((flow.flow_id, side), np.empty(0, int))
+            size = np.bincount(sent_interval[its], sent_bytes[its], minlength=interval[-1] + 1)[interval]
             extra = minimum - base
-            waiting = size.reindex(minimum.index, fill_value=0) / width_s * extra / 1e9
+            waiting = size / width_s * extra / 1e9
             above = extra > max(QUEUE_TARGET_NS, QUEUE_TARGET_SHARE * base)
             loaded = above & (waiting >= QUEUE_BYTES)
-            typical = float(waiting[above].median()) if above.any() else 0.0
+            typical = float(np.median(waiting[above])) if above.any() else 0.0
             rows.append(
                 (flow.flow_id, side, base, len(minimum), int(above.sum()), int(loaded.sum()), typical)
             )

@@ -384,6 +384,7 @@ class Timeline:
         if not self._clock[_CLOCK_STARTED]:
             self._clock[[_CLOCK_T0, _CLOCK_LAST]] = ts[0]
             self._clock[_CLOCK_STARTED] = 1
+            self._widen(ts)  # now, while there is nothing to merge
         top = int(keys.flow_id[-1]) + 1
         self._flows = grown(self._flows, top, moved=True)
         self._samples = self._samples._replace(entry=grown(self._samples.entry, 2 * top, moved=True))
@@ -413,7 +414,7 @@ class Timeline:
                 self.ecn_packets,
             )
             if why == _OUT_OF_BINS:
-                self._widen()
+                self._widen(ts[at:])
             elif why == _OUT_OF_SLOTS:
                 flow = self._flows[columns["flow_id"][at]]
                 self._make_way(int(flow["bytes"]) + int(columns["wire_bytes"][at]))
@@ -422,12 +423,19 @@ class Timeline:
             else:
                 break
 
-    def _widen(self) -> None:
-        """Make the bins two or five times as wide."""
-        _merge_bins(self._bins, self.bins, self._slots(), self._factor)
-        self._clock[_CLOCK_WIDTH] *= self._factor
+    def _widen(self, ts: np.ndarray) -> None:
+        """Make the bins two, ten, twenty … times as wide, if packets at these times need it.
+
+        They are merged at once and not step by step, since every step goes through all bins of all flows.
+        """
+        last = int((ts - self._clock[_CLOCK_T0]).max())
+        merged = 1
+        while last // (self.width_ns * merged) >= len(self._bins.kind_bytes):
+            merged *= self._factor
+            self._factor = 7 - self._factor
+        _merge_bins(self._bins, self.bins, self._slots(), merged)
+        self._clock[_CLOCK_WIDTH] *= merged
         self._clock[_CLOCK_BIN] = 0
-        self._factor = 7 - self._factor
 
     def _make_way(self, size: int) -> None:
         """Take the bins away from flows less than half of `size`, or make larger what a flow needs to get any."""
