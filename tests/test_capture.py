@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import fields
@@ -111,9 +112,14 @@ class Dribble(io.BytesIO):
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(SEEDS, st.integers(1, 9), st.sampled_from([None, 1, 5, 64]), st.sampled_from([0, 40, 10**4]))
-def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: int | None, room: int) -> None:
+@given(SEEDS, st.integers(1, 9), st.sampled_from([None, 1, 5, 64]))
+def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: int | None) -> None:
     data = made_file(seed)
+    decode = reader._Block.decode
+
+    def uneven(self: reader._Block, *arguments: Any) -> None:
+        time.sleep(2e-4 * (self.number % 3))  # blocks overtake each other
+        decode(self, *arguments)
 
     def parts(cores: int) -> list[Capture]:
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
@@ -121,10 +127,10 @@ def test_a_thread_that_decodes_changes_nothing(seed: int, block: int, packets: i
             patch.setattr(reader, "_BLOCK_FRAMES", block)
             patch.setattr(reader, "_LEAST_SHARED", 1)
             patch.setattr(byte_source, "_WINDOW_BYTES", 256)
-            patch.setattr(byte_source, "_ROOM_BYTES", room)
             patch.setattr(reader, "_FIRST_ROWS", 4)
+            patch.setattr(reader._Block, "decode", uneven)
             patch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-            return list(cct.iter_capture(Dribble(data), packets or 10**6))
+            return list(cct.iter_capture(Dribble(data), packets or 10**6, frame_numbers=True))
 
     for one, two in zip(parts(1), parts(2), strict=True):
         assert_same(one, two)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-__all__ = ["Ahead", "cores"]
+__all__ = ["Ahead", "cores", "wait_until"]
 
 Item = TypeVar("Item")
 
@@ -38,11 +38,6 @@ class Ahead(Generic[Item]):
     ------
     RuntimeError
         No thread can be started.
-
-    Notes
-    -----
-    Who has to wait looks again after a pause. To be woken would cost the other thread some 30 µs per item, in a
-    virtual machine, and that is the one that is late.
     """
 
     def __init__(self, items: Iterator[Item], most: int, name: str) -> None:
@@ -58,7 +53,7 @@ class Ahead(Generic[Item]):
     def _run(self) -> None:
         try:
             for item in self._items:
-                _wait_until(lambda: len(self._ready) < self._most or self._stopped)
+                wait_until(lambda: len(self._ready) < self._most or self._stopped)
                 self._ready.append(item)
                 if self._stopped:
                     return
@@ -69,7 +64,7 @@ class Ahead(Generic[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         while True:
-            _wait_until(lambda: bool(self._ready) or self._ended)
+            wait_until(lambda: bool(self._ready) or self._ended)
             if self._ready:  # also once it has ended
                 yield self._ready.popleft()
             elif self._failure is not None:
@@ -96,7 +91,11 @@ class Ahead(Generic[Item]):
         return not self._thread.is_alive()
 
 
-def _wait_until(done: Callable[[], bool]) -> None:
+def wait_until(done: Callable[[], bool]) -> None:
+    """Wait for another thread, and look again after short pauses.
+
+    To be woken would cost the other thread some 30 µs, in a virtual machine, and that is the one that is late.
+    """
     pause_s = _FIRST_PAUSE_S
     while not done():
         time.sleep(pause_s)

@@ -1,8 +1,8 @@
 """Reading captures: `read_capture` for a whole file, `iter_capture` for one of any size.
 
 Bytes are processed in blocks small enough for the cache: a framing kernel (:mod:`pcap`, :mod:`pcapng`) finds a few
-thousand frames, :mod:`headers` decodes them into rows, and :mod:`flow_ids` numbers their flows. With a second core, a
-thread decodes the next blocks while the flows of one are numbered; both read the file.
+thousand frames, :mod:`headers` decodes them into rows, and :mod:`flow_ids` numbers their flows. With a second core,
+another thread does the same: blocks are found, and their flows numbered, one after the other, but decoded by both.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import threading
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import IO, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from .._support import waiting
 from .._support.arguments import whole
 from .._support.state import aligned_zeros
-from .._support.threads import Ahead, cores
+from .._support.threads import Ahead, cores, wait_until
 from .._support.words import few
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
@@ -38,10 +38,10 @@ __all__ = ["iter_capture", "read_capture"]
 
 #: How the note about a truncated or damaged file starts.
 DAMAGE_NOTE = "the file is truncated or damaged"
-_BLOCK_FRAMES = 8192  # enough to make kernel calls cheap, few enough for a core's cache
-_LEAST_SHARED = 1024  # frames in the first block that make a thread worth starting
-_BLOCKS_AHEAD = 2  # decoded, while the flows of another are numbered
+_BLOCK_FRAMES = 1 << 14  # enough for a window of short frames, so that a block is about one window
+_LEAST_SHARED = 1 << 14  # frames still to come that make a thread worth starting
 _FIRST_ROWS = 1 << 16
+_NO_DATA = np.empty(0, np.uint8)
 
 
 class Frames:
@@ -52,7 +52,7 @@ class Frames:
             (5, _BLOCK_FRAMES), np.int64
         )
         self.n = 0
-        self.data = np.empty(0, np.uint8)
+        self.data = _NO_DATA
 
 
 class _Block(Frames):
@@ -60,10 +60,10 @@ class _Block(Frames):
 
     Attributes
     ----------
-    columns : PacketColumns
-        Where their rows are.
+    number : int
+        How many blocks of the part are before this one.
     row0, rows : int
-        The first of them there, and how many there are.
+        The first of their rows, and how many there are.
     keys : int64 array
         Keys of their flows, see :mod:`headers`.
     sacks : int64 array, shape (n_sacks, 3)
@@ -78,7 +78,7 @@ class _Block(Frames):
         Share of the file that has been read; 0: unknown.
     """
 
-    columns: PacketColumns
+    number: int
     row0: int
     rows: int
 
@@ -90,11 +90,8 @@ class _Block(Frames):
         self.seen = 0
         self.fraction = 0.0
 
-    def decode(
-        self, inner: bool, seed: np.uint64, columns: PacketColumns, row0: int, frame: np.ndarray
-    ) -> None:
-        """Decode the frames; parameters as of :func:`decode_headers`."""
-        self.columns, self.row0 = columns, row0
+    def decode(self, inner: bool, seed: np.uint64, columns: PacketColumns, frame: np.ndarray) -> None:
+        """Decode the frames into rows from `row0` on; parameters as of :func:`decode_headers`."""
         arguments = (
             self.data,
             self.offset,
@@ -106,7 +103,7 @@ class _Block(Frames):
             inner,
             self.seen - self.n + 1,
             columns,
-            row0,
+            self.row0,
             self.keys,
             seed,
             frame,
@@ -301,10 +298,10 @@ def _allocate(dtypes: Mapping[str, npt.DTypeLike], rows: int) -> dict[str, np.nd
 
 
 class _Rows:
-    """The rows of a part, decoded into columns that grow.
+    """The rows of a part, in columns that grow.
 
-    Rows stay where they were decoded while the columns grow, because another thread may still number their flows, and
-    are moved to the others at the end.
+    Before its frames are decoded, nobody knows how many rows a block has. So there is room for one of each frame, and
+    the rows move down to those before them once these are known.
 
     Parameters
     ----------
@@ -334,15 +331,17 @@ class _Rows:
         self._packets = PacketColumns(**{name: self._columns[name] for name in PACKETS})
         self._frame = self._columns.get("frame", np.empty(0, np.uint32))
 
-    def _reserve(self, more: int, fraction: float) -> None:
+    @property
+    def capacity(self) -> int:
+        """Number of rows that there is room for."""
+        return len(self._columns["ts_ns"])
+
+    def grow(self, more: int, fraction: float) -> None:
         """Make room for `more` rows; the `fraction` of the file read so far says how many more will follow.
 
-        Memory that is never written costs nothing.
+        All blocks have been added. Memory that is never written costs nothing.
         """
-        capacity = len(self._columns["ts_ns"])
-        if self._n + more <= capacity:
-            return
-        capacity = max(self._n + more, capacity * 3 // 2)
+        capacity = max(self._n + more, self.capacity * 3 // 2)
         if fraction > 0:
             capacity = max(capacity, int(1.25 * self._n / fraction))
         if self._limit is not None:
@@ -352,9 +351,19 @@ class _Rows:
         self._begin_columns(capacity)
 
     def decode(self, block: _Block, inner: bool, seed: np.uint64) -> None:
-        """Append the rows of a block."""
-        self._reserve(block.n, block.fraction)
-        block.decode(inner, seed, self._packets, self._n, self._frame)
+        """Decode a block into its room."""
+        block.decode(inner, seed, self._packets, self._frame)
+
+    def add(self, block: _Block, flows: FlowIds) -> None:
+        """Add the rows of the next block, and number their flows."""
+        unused = block.row0 - self._n
+        if unused:
+            begin, end = block.row0, block.row0 + block.rows
+            for column in self._columns.values():
+                column[begin - unused : end - unused] = column[begin:end]
+            block.row0 -= unused
+            block.sacks[:, 0] -= unused
+        flows.assign(block.keys, block.rows, self._packets, block.row0)
         self._n += block.rows
         if len(block.sacks):
             self._sacks.append(block.sacks.copy())
@@ -405,95 +414,183 @@ def _parts(
     if packets is not None:
         packets = whole("packets", packets, low=1)
 
-    with (
-        open_source(path) as source,
-        waiting.reading(source.path) as progress,
-        contextlib.ExitStack() as stack,
-    ):
+    with open_source(path) as source, waiting.reading(source.path) as progress:
         meta = CaptureMeta(path=source.path, compression=source.compression)
         framer = _open_framer(source, meta)
         meta.format = framer.format
         flows = FlowIds(flow_timeout_s, retire=packets is not None)
-        unused: list[_Block] = []
-        decoded = _decoded(
-            source, framer, meta, packets, tunnel == "inner", frame_numbers, flows.seed, unused
-        )
-        for item in _ahead(decoded, source, stack):
-            if isinstance(item, _Block):
-                flows.assign(item.keys, item.rows, item.columns, item.row0)
-                progress(item.fraction, item.seen)
-                unused.append(item)
-                continue
-            warning = None if item.damage is None else _note_damage(item)
-            yield item.rows.capture(item.meta, flows), warning
+        reading = _Reading(source, framer, flows, packets, tunnel == "inner")
+        while True:
+            rows = _Rows(frame_numbers, packets)
+            reading.fill(rows, progress)
+            of_part = copy.deepcopy(meta)
+            warning = None
+            if reading.damage is not None:
+                warning = _note_damage(of_part, reading.frames, source.position, reading.damage)
+            yield rows.capture(of_part, flows), warning
+            if reading.ended:
+                return
             flows.next_part()
 
 
-@dataclass
-class _PartEnd:
-    """What comes behind the blocks of a part."""
+class _Reading:
+    """Fills parts with the rows of a capture.
 
-    rows: _Rows
-    meta: CaptureMeta
-    frames: int  #: of the file so far
-    position: int  #: in the file
-    damage: str | None  #: what is wrong with the file there
+    A thread takes each of its blocks from the file to the table. Of two threads, one finds frames at a time, and blocks
+    are added in their order; decoding is the larger part of the work, and both do it.
 
+    Parameters
+    ----------
+    source : ByteSource
+    framer : _PcapFramer or _PcapngFramer
+        Of the source.
+    flows : FlowIds
+    packets : int or None
+        Rows of a part; None: all.
+    inner : bool
+        As for :func:`decode_headers`.
 
-def _decoded(
-    source: ByteSource,
-    framer: _PcapFramer | _PcapngFramer,
-    meta: CaptureMeta,
-    packets: int | None,
-    inner: bool,
-    frame_numbers: bool,
-    seed: np.uint64,
-    unused: list[_Block],
-) -> Iterator[_Block | _PartEnd]:
-    """Decode blocks of frames; `unused` are those that may be used again."""
-    seen = 0
-    block = _Block()
-    # always one block ahead, so that the last part knows what follows its last packet
-    problem = framer.next_block(block, min(_BLOCK_FRAMES, packets or _BLOCK_FRAMES))
-    while True:
-        rows = _Rows(frame_numbers, packets)
-        while block.n and len(rows) != packets:
-            seen += block.n
-            block.data, block.seen, block.fraction = source.data, seen, source.fraction
-            rows.decode(block, inner, seed)
+    Attributes
+    ----------
+    frames : int
+        Of the file so far.
+    ended : bool
+        There are no more.
+    damage : str or None
+        What is wrong with the file there.
+    """
+
+    def __init__(
+        self,
+        source: ByteSource,
+        framer: _PcapFramer | _PcapngFramer,
+        flows: FlowIds,
+        packets: int | None,
+        inner: bool,
+    ) -> None:
+        self.frames = 0
+        self.ended = False
+        self.damage: str | None = None
+        self._source = source
+        self._framer = framer
+        self._flows = flows
+        self._packets = packets
+        self._inner = inner
+        self._unused: list[_Block] = []
+        self._finding = threading.Lock()
+        self._found = self._added = 0  # blocks of the part
+        self._end_row = 0  # of those found
+        self._stopped = False
+        self._failure: BaseException | None = None
+        # always one block ahead, so that the last part knows what follows its last packet
+        self._next = self._find(packets)
+
+    def fill(self, rows: _Rows, progress: Callable[[float, int], None]) -> None:
+        """Read a part, with another thread if there is a core for it, enough to read, and bytes do not come slowly."""
+        self._found = self._added = self._end_row = 0
+        helper = None
+        alone = cores() == 1 or self._source.may_wait
+        try:
+            for block in self._blocks(rows):
+                progress(block.fraction, block.seen)
+                if not alone and self._to_come(rows, block) >= _LEAST_SHARED:
+                    alone = True
+                    with contextlib.suppress(RuntimeError):  # no thread can be started
+                        helper = threading.Thread(target=self._help, args=(rows,), name="decode", daemon=True)
+                        helper.start()
+        except BaseException:
+            self._stopped = True
+            raise
+        finally:
+            if helper is not None and helper.ident is not None:
+                helper.join()
+        if self._failure is not None:
+            raise self._failure
+        if not self.ended:
+            self._next = self._find(self._packets)
+
+    def _help(self, rows: _Rows) -> None:
+        """Read blocks in another thread."""
+        try:
+            for _ in self._blocks(rows):
+                pass
+        except BaseException as err:
+            self._failure = err
+            self._stopped = True
+
+    def _to_come(self, rows: _Rows, block: _Block) -> float:
+        """About how many frames of the part follow this block."""
+        in_file = block.seen * (1 / block.fraction - 1) if block.fraction else float("inf")
+        return in_file if self._packets is None else min(in_file, self._packets - len(rows))
+
+    def _blocks(self, rows: _Rows) -> Iterator[_Block]:
+        """Find, decode and add blocks, which may be used until the next one."""
+        while (block := self._begin_block(rows)) is not None:
+            rows.decode(block, self._inner, self._flows.seed)
+            block.data = _NO_DATA
+            self._wait_for(block.number)
+            if self._stopped:
+                return
+            rows.add(block, self._flows)
+            self._added += 1
             yield block
-            block = unused.pop() if unused else _Block()
-            room = packets - len(rows) or packets if packets else _BLOCK_FRAMES
-            problem = framer.next_block(block, min(_BLOCK_FRAMES, room))
-        damage = None if block.n else source.damage or problem
-        yield _PartEnd(rows, copy.deepcopy(meta), seen, source.position, damage)
-        if block.n == 0:
-            return
+            self._unused.append(block)
+
+    def _begin_block(self, rows: _Rows) -> _Block | None:
+        """The next frames of the part, and room for their rows; None if it has no more."""
+        with self._finding:
+            if self._packets is not None and self._end_row >= self._packets:
+                self._wait_for_rows(rows)  # there may be fewer than frames
+            room = None if self._packets is None else self._packets - self._end_row
+            if self.ended or self._stopped or room == 0:
+                return None
+            if self._next is None:
+                self._next = self._find(room)
+            block, self._next = self._next, None
+            if block is None:
+                return None
+            if self._added == self._found or self._end_row + block.n > rows.capacity:
+                self._wait_for_rows(rows)
+            if self._end_row + block.n > rows.capacity:
+                rows.grow(block.n, block.fraction)
+            block.number, block.row0 = self._found, self._end_row
+            self._found += 1
+            self._end_row += block.n
+            return block
+
+    def _wait_for_rows(self, rows: _Rows) -> None:
+        """Wait until all blocks that were begun are added, and leave no room behind their rows."""
+        self._wait_for(self._found)
+        self._end_row = len(rows)
+
+    def _wait_for(self, blocks: int) -> None:
+        """Wait until this many blocks of the part are added."""
+        wait_until(lambda: self._added == blocks or self._stopped)
+
+    def _find(self, room: int | None) -> _Block | None:
+        """The next frames of the file; None at its end."""
+        if self._unused:
+            block = self._unused.pop()
+        else:
+            block = _Block()
+            self._source.users.append(block)
+        problem = self._framer.next_block(block, _BLOCK_FRAMES if room is None else min(_BLOCK_FRAMES, room))
+        if not block.n:
+            self.ended = True
+            self.damage = self._source.damage or problem
+            return None
+        self.frames += block.n
+        block.data, block.seen, block.fraction = self._source.data, self.frames, self._source.fraction
+        return block
 
 
-def _ahead(
-    decoded: Iterator[_Block | _PartEnd], source: ByteSource, stack: contextlib.ExitStack
-) -> Iterable[_Block | _PartEnd]:
-    """`decoded` in a thread, if there is a core for it, enough to decode, and the bytes do not come slowly."""
-    first = next(decoded)
-    yield first
-    items: Iterable[_Block | _PartEnd] = decoded
-    if cores() > 1 and isinstance(first, _Block) and first.n >= _LEAST_SHARED and not source.may_wait:
-        with contextlib.suppress(RuntimeError):  # no thread can be started
-            items = ahead = Ahead(decoded, _BLOCKS_AHEAD, "decode")
-            stack.callback(ahead.stop)
-    for item in items:
-        yield item
-        if items is not decoded:
-            source.read_ahead()  # the thread has more to do than its user
-
-
-def _note_damage(end: _PartEnd) -> str:
+def _note_damage(meta: CaptureMeta, frames: int, position: int, damage: str) -> str:
     """Note that the file is truncated or damaged; the complete frames before are kept. Returns what to warn of."""
-    what = f"at byte {end.position} ({end.damage}); the {end.frames} complete frames before are kept"
-    end.meta.truncated = True
-    end.meta.notes.append(f"{DAMAGE_NOTE} {what}")
-    return f"{end.meta.path}: byte {end.position}: {end.damage}; the {end.frames} complete frames before are kept"
+    meta.truncated = True
+    meta.notes.append(
+        f"{DAMAGE_NOTE} at byte {position} ({damage}); the {frames} complete frames before are kept"
+    )
+    return f"{meta.path}: byte {position}: {damage}; the {frames} complete frames before are kept"
 
 
 def _warn(warning: str | None) -> None:

@@ -13,7 +13,6 @@ import lzma
 import os
 import stat
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import IO, Any
@@ -32,8 +31,7 @@ _CHUNK_BYTES = 4 << 20  # decompressed: the largest piece that the thread hands 
 _READ_BYTES = 1 << 19  # read from the file at once; each of many small members copies what is left of it
 _LEAST_PIECE_BYTES = 1 << 20  # smaller ones are joined
 _PIECES_AHEAD = 4
-_WINDOW_BYTES = 3 << 19  # of a plain file: what a core's cache holds, and about two of the reader's blocks
-_ROOM_BYTES = 1 << 18  # in front of bytes that were read ahead, for an incomplete frame before them
+_WINDOW_BYTES = 1 << 20  # of a plain file: what a core's cache holds
 _FIRST_STEP_BYTES = 1 << 8  # decompressed at once, at first
 
 _MAGICS = {
@@ -156,6 +154,8 @@ class ByteSource:
         Index of the first unread byte in `data`.
     damage : str or None
         Why the stream ended early: a read failed, or the compressed data is truncated or corrupt. None if it did not.
+    users : list
+        Whose ``data`` may be a window: it stays valid until they change that.
     may_wait : bool
         The bytes may come as slowly as another program writes them.
     """
@@ -172,13 +172,11 @@ class ByteSource:
         self.data = data
         self.start = 0
         self.damage: str | None = None
+        self.users: list[Any] = []
         self.may_wait = False
         self._dropped = 0  # bytes of the stream before data[0]
         self._read_into = read_into
-        self._buffer = _NOTHING
-        self._spare = _NOTHING  # another one …
-        self._ahead: int | None = None  # … and how many bytes were read into it, behind its room
-        self._reading = threading.Lock()
+        self._buffers: list[np.ndarray] = []
         self._close: Callable[[], None] | None = None
         self._file_bytes = 0  # as stored; 0: unknown
         self._file_position: Callable[[], int] | None = None
@@ -204,32 +202,25 @@ class ByteSource:
     def more(self) -> bool:
         """Append the next bytes to the unread ones; False at the end of the stream."""
         unread = self.data[self.start :]
-        with self._reading:
-            window = self._spare_behind(unread) if self._ahead is not None else self._read_behind(unread)
-        n = len(window) - len(unread)
+        kept = len(unread)
+        buffer = self._buffer(2 * kept)
+        buffer[:kept] = unread
+        n = self._read(buffer[kept:])
         self._dropped += self.start
         self.start = 0
-        self.data = window
+        self.data = buffer[: kept + n]
         self.data.flags.writeable = False  # every window is: one type, so one compilation of every kernel
         return n > 0
 
-    def _read_behind(self, unread: np.ndarray) -> np.ndarray:
-        """A window of the unread bytes and the next ones, which are read now."""
-        kept = len(unread)
-        if 2 * kept >= len(self._buffer):  # the first time, and for a block larger than the window
-            self._buffer = np.empty(max(_WINDOW_BYTES, 4 * kept), np.uint8)
-        self._buffer[:kept] = unread
-        return self._buffer[: kept + self._read(self._buffer[kept:])]
-
-    def _spare_behind(self, unread: np.ndarray) -> np.ndarray:
-        """A window of the unread bytes and those that were read ahead."""
-        kept, n = len(unread), self._ahead or 0
-        self._ahead = None
-        if kept > _ROOM_BYTES:  # a large block
-            return np.concatenate([unread, self._spare[_ROOM_BYTES : _ROOM_BYTES + n]])
-        self._buffer, self._spare = self._spare, self._buffer
-        self._buffer[_ROOM_BYTES - kept : _ROOM_BYTES] = unread
-        return self._buffer[_ROOM_BYTES - kept : _ROOM_BYTES + n]
+    def _buffer(self, least: int) -> np.ndarray:
+        """A buffer of more than `least` bytes that nobody uses."""
+        used = [user.data.base for user in self.users]
+        self._buffers = [buffer for buffer in self._buffers if len(buffer) > least]
+        for buffer in self._buffers:
+            if not any(buffer is base for base in used):
+                return buffer
+        self._buffers.append(np.empty(max(_WINDOW_BYTES, 2 * least), np.uint8))
+        return self._buffers[-1]
 
     def _read(self, window: np.ndarray) -> int:
         """Read into a window; the number of bytes, 0 at the end or where reading fails."""
@@ -238,16 +229,6 @@ class ByteSource:
         except OSError as err:
             self.damage = f"it cannot be read any further: {_one_line(err)}"
             return 0
-
-    def read_ahead(self) -> None:
-        """Read the next bytes of a plain file for :meth:`more`, which another thread calls; it does not wait for it."""
-        if self.compression == "none" and self._ahead is None and self._reading.acquire(blocking=False):
-            try:
-                if len(self._spare) < _ROOM_BYTES + _WINDOW_BYTES:
-                    self._spare = np.empty(_ROOM_BYTES + _WINDOW_BYTES, np.uint8)
-                self._ahead = self._read(self._spare[_ROOM_BYTES:])
-            finally:
-                self._reading.release()
 
     def need(self, n: int) -> bool:
         """Make at least `n` unread bytes available; False if the stream ends first."""
@@ -265,7 +246,8 @@ class ByteSource:
         if self._close is not None:
             self._close()
             self._close = None
-        self.data = self._buffer = self._spare = _NOTHING
+        self.data = _NOTHING
+        self._buffers.clear()
         self._read_into = _read_nothing
 
     def __enter__(self) -> ByteSource:
