@@ -494,6 +494,26 @@ def test_unknown_results_and_views_are_named(monkeypatch: pytest.MonkeyPatch, tm
         pages.view("live", "rates")
 
 
+@pytest.mark.parametrize("gone", ["a column", "a table"])
+def test_tables_of_older_code_that_lack_what_is_shown_are_named(
+    monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    whole = kept.KeptTables.__getitem__
+
+    def older(self: kept.KeptTables, table: str) -> pd.DataFrame:
+        if gone == "a table":
+            raise KeyError(table)
+        return whole(self, table).drop(columns="what", errors="ignore").iloc[:, 2:]
+
+    monkeypatch.setattr(kept.KeptTables, "__getitem__", older)
+    monkeypatch.setattr(pages, "state", lambda name: "stale")
+    with pytest.raises(ParameterError, match=r"live/rates needs what .* lack .*`results make live`"):
+        pages.view("live", "rates")
+    monkeypatch.setattr(pages, "state", lambda name: "fresh")  # then the view is wrong
+    with pytest.raises((AttributeError, KeyError)):
+        pages.view("live", "rates")
+
+
 def test_a_reader_that_has_gone_gets_no_traceback() -> None:
     """As in ``results list | head -1``."""
     reading, writing = os.pipe()

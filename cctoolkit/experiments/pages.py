@@ -21,7 +21,7 @@ from ..errors import ParameterError
 from .catalogue import RESULTS
 from .code_hash import ROOT
 from .items import items_table
-from .kept import KeptTables, made
+from .kept import KeptTables, made, state
 
 __all__ = ["filled", "pages", "render_all", "view"]
 
@@ -53,7 +53,7 @@ def view(name: str, what: str) -> str:
     Raises
     ------
     ParameterError
-        There is no such result or view.
+        There is no such result or view, or the result was made by older code and lacks what the view shows.
     """
     if (name, what) == ("every", "list"):
         return every_result()
@@ -67,7 +67,14 @@ def view(name: str, what: str) -> str:
     views: Mapping[str, View] = importlib.import_module(RESULTS[name].book).VIEWS
     if what not in views:
         raise ParameterError(f"results: {name} has no view {what!r}, only made, {', '.join(views)}")
-    return views[what](tables).strip()
+    try:
+        return views[what](tables).strip()
+    except (AttributeError, KeyError) as err:
+        if state(name) == "fresh":
+            raise
+        raise ParameterError(
+            f"results: {name}/{what} needs what the kept tables lack ({err}); `results make {name}` makes them again"
+        ) from err
 
 
 def every_result() -> str:
