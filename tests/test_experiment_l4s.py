@@ -679,12 +679,23 @@ def test_conclusions_about_stalls_come_out_either_way() -> None:
         made = {"stalls": stalls, "stalled": shares, "stalled-registers": registers}
         return [s.holds for s in conclusions.stalled(made)]
 
-    # of the logs where, whose, two about pings; of iRED shares, drops and marks with each choice, marks with each
+    # of the logs where, whose, five about pings; of iRED shares, drops and marks with each choice, marks with each
     # of three; of PI2 shares and drops with each choice
-    assert holds(0.31, 11.0, 1000.0, 4000, 1) == [*[True] * 10, False, *[True] * 6]
-    assert holds(0.70, 31.0, 2800.0, 2000, 9) == [False, False, True, True, *[False] * 13]
+    assert holds(0.31, 11.0, 1000.0, 4000, 1) == [*[True] * 13, False, *[True] * 6]
+    assert holds(0.70, 31.0, 2800.0, 2000, 9) == [False, False, *[True] * 5, *[False] * 13]
     only_logs = conclusions.stalled({"stalls": tables.stalls_by_path()})
-    assert [s.holds for s in only_logs] == [True] * 4
+    assert [s.holds for s in only_logs] == [True] * 7
+
+
+def test_netem_drops_what_it_has_no_room_for() -> None:
+    assert conclusions.netem_drops(pd.Series([100, 2000, 4000, 20_000])).tolist() == [0.0, 0.0, 0.5, 0.9]
+
+
+def test_conclusions_about_pings_and_netem_come_out_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    pings = logs.logged_pings()
+    for answered, holds in ((0, [False] * 3), (120, [False, False, True])):  # lost everywhere, and nowhere
+        monkeypatch.setattr(conclusions, "logged_pings", lambda n=answered: pings.assign(answered=n))
+        assert [s.holds for s in conclusions._lost_in_netem()] == holds
 
 
 def test_a_late_controller_reads_what_its_register_has() -> None:

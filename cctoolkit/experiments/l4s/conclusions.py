@@ -634,7 +634,7 @@ def slow_start(tables: Tables) -> list[Statement]:
 
 def stalled(tables: Tables) -> list[Statement]:
     """Where connections stalled in the authors' logs, and what the others bring nearer to them."""
-    statements = [*_on_long_paths(tables["stalls"]), *_lost_pings()]
+    statements = [*_on_long_paths(tables["stalls"]), *_lost_pings(), *_lost_in_netem()]
     if "stalled" not in tables:
         return statements
     shares_, registers_ = tables["stalled"], tables["stalled-registers"]
@@ -723,6 +723,61 @@ def _lost_pings() -> list[Statement]:
             f"{100 * dropped.min():.3f} to {100 * dropped.max():.3f} % of the packets; median delays in the phases up "
             f"to {far:.0f} ms, in III {near:.0f} ms",
             bool((dropped <= HARDLY_DROPPED).all() and far <= near),
+        ),
+    ]
+
+
+#: Packets that netem holds if nobody gives it another limit (tc-netem(8)).
+NETEM_PACKETS = 1000
+#: How close what it would drop has to be to the pings that are lost, as a factor.
+LIKE_NETEM = 1.5
+
+
+def netem_drops(packets: pd.Series) -> pd.Series:
+    """The share of ACKs that netem drops at a receiver whose ACKs it delays by a round trip (0 to 1).
+
+    Parameters
+    ----------
+    packets : Series
+        Packets that arrive in a round trip. Each two have an ACK (RFC 5681, section 4.2), as a receiver sends them that
+        does not merge packets; one that does sends fewer.
+    """
+    return (1 - NETEM_PACKETS / (packets / 2)).clip(lower=0)
+
+
+def _lost_in_netem() -> list[Statement]:
+    """Whether the authors' pings are lost where netem, which delays the receiver's packets, would drop ACKs."""
+    keys = ["configuration", "system", "mtu_bytes", "phase"]
+    runs = logged_pings().merge(logged_shares(), on=keys)
+    lost = 1 - runs.answered / PHASE_S
+    packets_per_s = runs.goodput_mbps * 1e6 / 8 / (runs.mtu_bytes - HEADER_BYTES)
+    rtt_s = runs.configuration.map({name: rtt_ms / 1e3 for name, (_, rtt_ms) in CONFIGURATIONS.items()})
+    dropped = netem_drops(packets_per_s * rtt_s)
+    last, full = runs.phase == PHASES, dropped > 0
+    there, elsewhere = lost[last & full], lost[last & ~full]
+    stalling = last & (runs.configuration == "IV")
+    ratio = lost[stalling] / dropped[stalling]
+    beyond = lost - dropped
+    return [
+        Statement(
+            "logs",
+            f"{OURS}in phase {PHASES}, pings are lost (over {100 * HARDLY_LOST:g} %) wherever netem's default room of "
+            f"{NETEM_PACKETS} packets is too small for an ACK for every two packets of a round trip, and nowhere else",
+            f"{100 * there.min():.0f} to {100 * there.max():.0f} %, elsewhere up to {100 * elsewhere.max():.0f} %",
+            bool((there > HARDLY_LOST).all() and (elsewhere <= HARDLY_LOST).all()),
+        ),
+        Statement(
+            "logs",
+            f"{OURS}in configuration IV, as many are lost in phase {PHASES} as netem would drop (within a factor of "
+            f"{LIKE_NETEM:g})",
+            f"{ratio.min():.2f} to {ratio.max():.2f} times as many",
+            bool(ratio.between(1 / LIKE_NETEM, LIKE_NETEM).all()),
+        ),
+        Statement(
+            "logs",
+            f"{OURS}in no phase are more lost than netem would drop (by over {100 * HARDLY_LOST:g} points)",
+            f"at most {100 * beyond.max():.0f} points more",
+            bool((beyond <= HARDLY_LOST).all()),
         ),
     ]
 

@@ -9,7 +9,7 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..seeds import Measured, text_by
 from .cases import Settings
-from .conclusions import FIXED, READING_NAMES, paper_words
+from .conclusions import FIXED, NETEM_PACKETS, READING_NAMES, netem_drops, paper_words
 from .logs import PHASE_S, logged_pings, logged_recirculation, logged_registers
 from .scenarios import (
     AS_PUBLISHED,
@@ -355,7 +355,8 @@ def stalled(settings: Settings, tables: Tables) -> list[str]:
     """Connections that stalled in the authors' logs, and what the simulator has without them."""
     texts = [
         "Connections of Cubic and of Prague that stalled in the authors' logs, that is, sent in less than a quarter of "
-        "the seconds, and the pings that were lost in the four phases:",
+        "the seconds, and the pings that were lost in the four phases; and what netem, which delays the receiver's "
+        f"ACKs, would drop of them if it held {NETEM_PACKETS} packets, its default, with an ACK for every two packets:",
         markdown_table(stalls_by_system(tables["stalls"])),
     ]
     if "stalled" in tables:
@@ -375,8 +376,10 @@ def stalls_by_system(stalls: pd.DataFrame) -> pd.DataFrame:
     for (packets, configuration, mtu_bytes), part in stalls.groupby(
         ["path_packets", "configuration", "mtu_bytes"]
     ):
+        dropped = netem_drops(pd.Series([packets]))[0]
         row: dict[str, object] = {
-            "packets in a round trip": packets, "configuration": configuration, "MTU": mtu_bytes,
+            "packets in a round trip": packets, "netem would drop, %": f"{100 * dropped:.0f}",
+            "configuration": configuration, "MTU": mtu_bytes,
         }  # fmt: skip
         for system, one in part.groupby("system"):
             stalled_ = one.set_index("cca").stalled
