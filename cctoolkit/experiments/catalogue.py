@@ -151,9 +151,10 @@ RESULTS = {
         "test1", "test3",
     ),
     "dragonfly": _experiment(
-        "dragonfly", "the Dragonfly paper's figures on simulated runs",
+        "dragonfly", "the Dragonfly paper's figures on simulated runs, all parts",
         "--full --runs 500 --seconds 10 --seeds 1 --window-ms 10 --window-ms 100 --window-ms 1000",
-        "volatility", "inputs", "epochs", "windows", "background", "splits",
+        "volatility", "inputs", "epochs", "windows", "background", "recall", "learning-curve", "sampling", "splits",
+        "published", "baseline",
     ),
     "dragonfly-paper": _experiment(
         "dragonfly", "the Dragonfly paper's single inputs with as many runs as it has, each of a minute",
