@@ -142,6 +142,10 @@ RESULTS = {
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),
+    "l4s-netem": _experiment(
+        "l4s", "the L4S paper's load in a Linux kernel, with the RTT in netem at the receiver",
+        "--full --part netem --testbed", "netem",
+    ),
     "rtt-separation": _experiment(
         "rtt-separation", "the RTT paper's tests in the simulator, with all of the 6000 transfers", "--full",
         *(f"test{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)), "scaling", "table1",

@@ -42,6 +42,8 @@ class Case:
         Interval of the series (the simulator).
     kernel : Path, optional
         Run on real Linux, and keep the run in this folder.
+    ack_limit : int, optional
+        As for :func:`cctoolkit.run_testbed`, on real Linux.
     """
 
     about: Mapping[str, Any]
@@ -49,6 +51,7 @@ class Case:
     record: bool = False
     sample_s: float | None = 1.0
     kernel: Path | None = None
+    ack_limit: int | None = None
 
     def run(self) -> Run:
         """Simulate the scenario, or run it on real Linux.
@@ -59,7 +62,7 @@ class Case:
             With `kernel`: this machine has no kernel to run.
         """
         if self.kernel is not None:
-            return kernel_run(self.scenario, self.kernel)
+            return kernel_run(self.scenario, self.kernel, ack_limit=self.ack_limit)
         from ..sim.simulation import simulate
 
         return simulate(self.scenario, record=self.record, sample_s=self.sample_s)
@@ -148,7 +151,13 @@ def kept(
     return run_sweep(jobs, path, measure=measure.measured, workers=workers, progress=progress)
 
 
-def kernel_run(scenario: Scenario, folder: Path, name: str = "run", kernel_id: str | None = None) -> Run:
+def kernel_run(
+    scenario: Scenario,
+    folder: Path,
+    name: str = "run",
+    kernel_id: str | None = None,
+    ack_limit: int | None = None,
+) -> Run:
     """Run a scenario on real Linux in virtual time, or open the run that an earlier call left.
 
     Parameters
@@ -159,6 +168,8 @@ def kernel_run(scenario: Scenario, folder: Path, name: str = "run", kernel_id: s
     name : str
     kernel_id : str, optional
         Identifies the kernel; by default the hash of the one that :func:`cctoolkit.testbed.kernel.find_kernel` finds.
+    ack_limit : int, optional
+        As for :func:`cctoolkit.run_testbed`.
 
     Raises
     ------
@@ -171,9 +182,12 @@ def kernel_run(scenario: Scenario, folder: Path, name: str = "run", kernel_id: s
     from ..testbed.testbed import planned
 
     kernel_id = kernel_id or find_kernel().sha256
-    digest = hashlib.sha256(f"{planned(scenario, 'uml')!r} {kernel_id}".encode()).hexdigest()[:12]
+    plan = planned(scenario, "uml", ack_limit=ack_limit)
+    digest = hashlib.sha256(f"{plan!r} {kernel_id}".encode()).hexdigest()[:12]
     directory = folder / f"{name}-{digest}"
-    return load_run(directory) if directory.is_dir() else run_testbed(scenario, directory)
+    return (
+        load_run(directory) if directory.is_dir() else run_testbed(scenario, directory, ack_limit=ack_limit)
+    )
 
 
 def for_simulator(scenario: Scenario) -> Scenario:

@@ -97,6 +97,7 @@ def collect(
         "end_ns": results.end_ns,
         **about,
         **({"offload": True} if plan.offload else {}),
+        **({} if plan.ack_limit is None else {"ack_limit": plan.ack_limit}),
         "assignments": assignments or [],
         "qdisc_commands": plan.tree.setup(),
     }

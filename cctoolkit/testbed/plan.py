@@ -166,7 +166,7 @@ class Plan:
         Whether the bottleneck is a switch, which `tree` does not describe.
     modules : list of ModuleParameter
         Parameters of kernel modules, which apply to the whole machine.
-    offload : bool
+    offload, ack_limit
         As for :func:`make_plan`.
     """
 
@@ -183,6 +183,7 @@ class Plan:
     switched: bool = False
     modules: list[ModuleParameter] = field(default_factory=list)
     offload: bool = False
+    ack_limit: int | None = None
 
     def netns(self, host: str) -> str:
         """The file of a host's namespace."""
@@ -237,6 +238,7 @@ def make_plan(
     directory: str = "/run/netns",
     virtual: bool = True,
     offload: bool = False,
+    ack_limit: int | None = None,
 ) -> Plan:
     """Make the plan of a scenario.
 
@@ -250,7 +252,7 @@ def make_plan(
         Directory of the files of namespaces.
     virtual : bool
         Virtual time, as for :class:`~.qdisc.QdiscTree`.
-    offload : bool
+    offload, ack_limit
         As for :func:`~.testbed.run_testbed`.
 
     Raises
@@ -285,8 +287,12 @@ def make_plan(
     for name, device in (("A", "ar"), ("B", "br")):
         hosts[name].ip.append(f"route add default dev {device}")
     hosts["R"].ip += ["route add 10.1.0.0/16 dev ra", "route add 10.2.0.0/16 dev rb"]
+    if ack_limit is not None:
+        hosts["B"].tc.append(_shared_delay(flows, ack_limit))
     for g, flow in first.items():
-        _delays(hosts, g, flow, virtual)
+        _access(hosts, g, flow, virtual)
+        if ack_limit is None:
+            _delays(hosts, g, flow)
         if _is_accurate(flow):
             for name in (f"S{g}", f"D{g}"):
                 hosts[name].sysctls |= _ACCURATE_ECN
@@ -305,7 +311,7 @@ def make_plan(
     modules = _modules(scenario, tree)
     return Plan(
         scenario, hosts, links, tree, traffic, changes, group_of, mtu, prefix, directory, modules=modules,
-        offload=offload,
+        offload=offload, ack_limit=ack_limit,
     )  # fmt: skip
 
 
@@ -438,35 +444,35 @@ def _check_cca(cca: Cca, where: str) -> None:
             )
 
 
-def _delays(hosts: dict[str, Host], group: int, flow: Flow, virtual: bool) -> None:
-    access_ns = round(flow.access_ms * 1e6)
-    there_ns = round(flow.rtt_ms * 1e6 / 2)
-    back_ns = round(flow.rtt_ms * 1e6) - there_ns
-
-    def netem(device: str, delay_ns: int, *more: str) -> str:
-        words = (f"qdisc add dev {device} root netem limit {_NETEM_LIMIT} delay {_time(delay_ns)}", *more)
-        return " ".join(words)
-
-    sender, receiver, a, b = hosts[f"S{group}"].tc, hosts[f"D{group}"].tc, hosts["A"].tc, hosts["B"].tc
+def _access(hosts: dict[str, Host], group: int, flow: Flow, virtual: bool) -> None:
+    """The link of a sender that has one."""
     if flow.access_mbps is not None:
         shape = htb_shape(flow.access_mbps, flow.access_mbps, flow.packet_bytes, virtual)
-        sender += [
+        hosts[f"S{group}"].tc += [
             "qdisc add dev s0 root handle 1: htb default 1",
             f"class add dev s0 parent 1: classid 1:1 {shape} quantum {flow.packet_bytes}",
             f"qdisc add dev s0 parent 1:1 handle 10: pfifo limit {_NETEM_LIMIT}",
         ]
+
+
+def _delays(hosts: dict[str, Host], group: int, flow: Flow) -> None:
+    """The delays of a path, each with room for all packets."""
+    access_ns = round(flow.access_ms * 1e6)
+    there_ns = round(flow.rtt_ms * 1e6 / 2)
+    back_ns = round(flow.rtt_ms * 1e6) - there_ns
+    a, b = hosts["A"].tc, hosts["B"].tc
     if access_ns:
         if flow.access_mbps is None:
-            sender.append(netem("s0", access_ns))
+            hosts[f"S{group}"].tc.append(_netem("s0", access_ns))
         else:  # behind the link; on s0, netem would hide packets that wait for the link from the sender's TCP
             hosts["A"].ip.append(f"link add name i{group} type ifb")
             hosts["A"].ip.append(f"link set dev i{group} up")
             a += [
-                netem(f"i{group}", access_ns),
+                _netem(f"i{group}", access_ns),
                 f"qdisc add dev a{group} clsact",
                 f"filter add dev a{group} ingress matchall action mirred egress redirect dev i{group}",
             ]
-        a.append(netem(f"a{group}", access_ns))
+        a.append(_netem(f"a{group}", access_ns))
     jitter_ns = round(flow.jitter_ms * 1e6)
     extra = []
     if jitter_ns:
@@ -475,9 +481,23 @@ def _delays(hosts: dict[str, Host], group: int, flow: Flow, virtual: bool) -> No
     if flow.loss:
         extra += ["loss", "random", f"{flow.loss * 100:.7f}%"]
     if there_ns - access_ns or extra:
-        b.append(netem(f"b{group}", there_ns - access_ns + jitter_ns // 2, *extra))
+        b.append(_netem(f"b{group}", there_ns - access_ns + jitter_ns // 2, *extra))
     if back_ns - access_ns:
-        receiver.append(netem("d0", back_ns - access_ns))
+        hosts[f"D{group}"].tc.append(_netem("d0", back_ns - access_ns))
+
+
+def _shared_delay(flows: Sequence[Flow], limit: int) -> str:
+    """One netem on the way back of all paths, which delays by the whole round trip."""
+    rtt_ms = flows[0].rtt_ms
+    if any((f.rtt_ms, f.access_ms, f.jitter_ms, f.loss) != (rtt_ms, 0, 0, 0) for f in flows):
+        raise ParameterError(
+            "ack_limit: requires flows with the same rtt_ms, without access_ms, jitter_ms and loss"
+        )
+    return _netem("br", round(rtt_ms * 1e6), limit=limit)
+
+
+def _netem(device: str, delay_ns: int, *more: str, limit: int = _NETEM_LIMIT) -> str:
+    return " ".join((f"qdisc add dev {device} root netem limit {limit} delay {_time(delay_ns)}", *more))
 
 
 def _time(ns: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .._support.arguments import number
+from .._support.arguments import number, whole
 from .._support.ranges import LEAST_SNAPLEN, MOST_FRAME_BYTES
 from .._support.waiting import progress_bar
 from ..errors import ParameterError
@@ -39,6 +39,7 @@ def run_testbed(
     control_s: float = 0.1,
     iperf3: bool = False,
     offload: bool = False,
+    ack_limit: int | None = None,
     progress: bool = False,
     switch: Switch | None = None,
 ) -> Run:
@@ -69,6 +70,10 @@ def run_testbed(
         queues then see packets of up to 64 kB, about as many as a flow sends in a millisecond at its rate, and a
         buffer of so many packets holds more bytes. Linux counts a queue's arrivals and departures in segments, but its
         drops in packets.
+    ack_limit : int, optional
+        One netem, as at a receiver that all flows share, delays what receivers send by the whole round trip, and holds
+        so many packets at most (``uml`` only). netem's own default is 1000. Without, each path delays both ways, and
+        no packet is lost there. All flows need the same ``rtt_ms``, without ``access_ms``, ``jitter_ms`` and ``loss``.
     progress : bool
         Show a progress bar.
     switch : function, optional
@@ -119,7 +124,11 @@ def run_testbed(
     )
     if switch is not None and (backend != "netns" or control is not None or offload):
         raise ParameterError("switch: requires backend netns, without control and offload")
-    plan = planned(scenario, backend, switched=switch is not None, offload=offload)
+    if ack_limit is not None:
+        ack_limit = whole("ack_limit", ack_limit, low=1)
+        if backend != "uml":
+            raise ParameterError(f"ack_limit: requires backend uml, not {backend}")
+    plan = planned(scenario, backend, switched=switch is not None, offload=offload, ack_limit=ack_limit)
     if iperf3 and backend != "uml":
         raise ParameterError(f"iperf3: requires backend uml, not {backend}")
     run: Callable[..., dict[str, Any]] = importlib.import_module(f".{backend}", __package__).run
@@ -141,7 +150,14 @@ def run_testbed(
     return load_run(directory)
 
 
-def planned(scenario: Scenario, backend: str, *, switched: bool = False, offload: bool = False) -> Plan:
+def planned(
+    scenario: Scenario,
+    backend: str,
+    *,
+    switched: bool = False,
+    offload: bool = False,
+    ack_limit: int | None = None,
+) -> Plan:
     """Make the plan of a scenario for a backend; `switched` if a switch replaces the bottleneck.
 
     Raises
@@ -157,7 +173,7 @@ def planned(scenario: Scenario, backend: str, *, switched: bool = False, offload
     # on the host's own kernel, names must be unique
     prefix = "" if virtual else f"cct{secrets.token_hex(3)}"
     if not switched:
-        return make_plan(scenario, prefix=prefix, virtual=virtual, offload=offload)
+        return make_plan(scenario, prefix=prefix, virtual=virtual, offload=offload, ack_limit=ack_limit)
     # the router before the switch must never be the bottleneck
     flows = tuple(dataclasses.replace(f, queue=None) for f in scenario.flows)
     wide = dataclasses.replace(scenario, bottleneck=_WIDE, flows=flows)

@@ -19,6 +19,7 @@ from .page import (
     drops_by_change,
     growth_beside_laws,
     kernel_beside_simulator,
+    netem_beside_logs,
     readings_beside_paper,
     registers_beside_switch,
     registers_by_lateness,
@@ -70,6 +71,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
     "readings": lambda tables: markdown_table(readings_beside_paper(tables["readings"])),
     "causes": lambda tables: markdown_table(changes(tables["causes"])),
     "kernel": lambda tables: markdown_table(kernel_beside_simulator(tables["kernel"])),
+    "netem": lambda tables: markdown_table(netem_beside_logs(tables["netem"])),
     "statements": bullets_of(conclusions.kernel),
     **{
         f"{name}-statements": bullets_of(part)
@@ -88,6 +90,7 @@ VIEWS: dict[str, Callable[[Tables], str]] = {
             "delays": conclusions.delays,
             "slow-start": conclusions.slow_start,
             "stalled": conclusions.stalled,
+            "netem": conclusions.netem,
             "late": conclusions.late,
             "causes": conclusions.causes,
             "identification": conclusions.identification,

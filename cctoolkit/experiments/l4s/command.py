@@ -10,7 +10,7 @@ import typer
 from ..._support.options import WorkersOption
 from ..folder import Folder
 from ..options import ModulesOption, OutputOption, TestbedOption
-from .scenarios import CONFIGURATIONS, TITLES
+from .scenarios import CONFIGURATIONS, ON_LINUX, TITLES
 
 __all__ = ["run"]
 
@@ -44,7 +44,7 @@ def run(
     configuration : list of str, optional
         Some of :data:`~.scenarios.CONFIGURATIONS`; all by default.
     part : list of str, optional
-        Some of :data:`~.scenarios.TITLES`; all by default, ``kernel`` only with `testbed`.
+        Some of :data:`~.scenarios.TITLES`; all by default, ``kernel`` and ``netem`` only with `testbed`.
     seeds : int
         Runs of each case.
     testbed : bool
@@ -52,7 +52,7 @@ def run(
         Its runs stay in ``kernel/`` and are not run again.
     modules : bool
         With `testbed`: the kernel must have the project's iRED, PI2 and Prague. If False, a kernel without them runs
-        DualPI2 alone, with DCTCP in Prague's place.
+        DualPI2 alone, with DCTCP in Prague's place, and there is no ``netem``.
     workers : int, optional
         Processes; all cores by default.
 
@@ -60,12 +60,12 @@ def run(
     -------
     Path
         The folder: ``goodput``, ``phases``, ``table3``, ``drop-delay``, ``logs``, ``causes``, ``identification``,
-        ``uneven``, ``statements`` (and ``kernel``) as Parquet, figures, ``summary.md``.
+        ``uneven``, ``statements`` (and ``kernel``, ``netem``) as Parquet, figures, ``summary.md``.
 
     Raises
     ------
     ParameterError
-        There is no such configuration or part, or part ``kernel`` without `testbed`.
+        There is no such configuration or part, or ``kernel`` or ``netem`` without `testbed`.
     TestbedUnavailableError
         With `testbed`: there is no kernel that has DualPI2, or it lacks modules (see `modules`).
     """
@@ -81,10 +81,15 @@ def run(
     parts = choose(part, TITLES, "part")
     if testbed:
         kernel = kernel_needed()
-        if modules and "kernel" in parts:
+        if not modules:
+            parts = [name for name in parts if name != "netem"]
+        elif set(ON_LINUX) & set(parts):
             modules_needed(kernel)
-    elif part and "kernel" in part:
-        raise ParameterError("part: kernel needs --testbed")
+    else:
+        for name in ON_LINUX:
+            if part and name in part:
+                raise ParameterError(f"part: {name} needs --testbed")
+        parts = [name for name in parts if name not in ON_LINUX]
     kept = Path(output) / "kernel" if testbed else None
     settings = Settings(chosen, 120.0 if full else 30.0, seeds, causes, kept)
     folder = Folder(
@@ -98,8 +103,6 @@ def run(
         }
         | {"testbed": testbed},
     )
-    found = {
-        name: PARTS[name].run(settings, workers=workers) for name in parts if testbed or name != "kernel"
-    }
+    found = {name: PARTS[name].run(settings, workers=workers) for name in parts}
     write(folder, "iRED, PI2 and DualPI2 for L4S", found, TITLES, about(settings))
     return folder.path

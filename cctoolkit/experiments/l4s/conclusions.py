@@ -29,6 +29,7 @@ from .scenarios import (
     CONNECTIONS,
     DROPS,
     MEANT,
+    NETEM_ROOMS,
     PI2_IN_UNITS,
     PUBLISHED,
     UNIT_TARGET_MS,
@@ -727,9 +728,7 @@ def _lost_pings() -> list[Statement]:
     ]
 
 
-#: Packets that netem holds if nobody gives it another limit (tc-netem(8)).
-NETEM_PACKETS = 1000
-#: How close what it would drop has to be to the pings that are lost, as a factor.
+#: How close what netem would drop has to be to the pings that are lost, as a factor.
 LIKE_NETEM = 1.5
 
 
@@ -742,7 +741,7 @@ def netem_drops(packets: pd.Series) -> pd.Series:
         Packets that arrive in a round trip. Each two have an ACK (RFC 5681, section 4.2), as a receiver sends them that
         does not merge packets; one that does sends fewer.
     """
-    return (1 - NETEM_PACKETS / (packets / 2)).clip(lower=0)
+    return (1 - NETEM_ROOMS["default"] / (packets / 2)).clip(lower=0)
 
 
 def _lost_in_netem() -> list[Statement]:
@@ -762,7 +761,8 @@ def _lost_in_netem() -> list[Statement]:
         Statement(
             "logs",
             f"{OURS}in phase {PHASES}, pings are lost (over {100 * HARDLY_LOST:g} %) wherever netem's default room of "
-            f"{NETEM_PACKETS} packets is too small for an ACK for every two packets of a round trip, and nowhere else",
+            f"{NETEM_ROOMS['default']} packets is too small for an ACK for every two packets of a round trip, and "
+            "nowhere else",
             f"{100 * there.min():.0f} to {100 * there.max():.0f} %, elsewhere up to {100 * elsewhere.max():.0f} %",
             bool((there > HARDLY_LOST).all() and (elsewhere <= HARDLY_LOST).all()),
         ),
@@ -1201,6 +1201,51 @@ def kernel(tables: Tables) -> list[Statement]:
             )
         )
     return statements
+
+
+def netem(tables: Tables) -> list[Statement]:
+    """Whether connections stall on real Linux, too, if netem at the receiver has its default room."""
+    table = tables["netem"]
+    stalls = table.assign(stalled=table.classic_stalled + table.scalable_stalled)
+    there = stalls.configuration == "IV"
+    by_room = {room: stalls[stalls.room == room] for room in NETEM_ROOMS}
+    default, ample = by_room["default"], by_room["ample"]
+    statements = [
+        Statement(
+            "netem",
+            f"{OURS}with netem's default room of {NETEM_ROOMS['default']} packets at the receiver, connections stall "
+            "on real Linux, too, in configuration IV and nowhere else",
+            _stalls(default),
+            bool(
+                (default[there].groupby("system").stalled.sum() > 0).all()
+                and not default[~there].stalled.any()
+            ),
+        ),
+        Statement(
+            "netem",
+            f"{OURS}with room for all packets, no connection stalls",
+            _stalls(ample),
+            not ample.stalled.any(),
+        ),
+    ]
+    off = stalls.assign(error=100 * (stalls.scalable_share - stalls.logged_share).abs())[there]
+    for system, part in off.groupby("system", sort=False):
+        mine = part.groupby("room").error.mean()
+        statements.append(
+            Statement(
+                "netem",
+                f"{OURS}configuration IV, {system}: with netem's default room, Prague's share is nearer to the logs "
+                "than with room for all packets",
+                f"{mine['default']:.1f} points off, {mine['ample']:.1f}",
+                bool(mine["default"] < mine["ample"]),
+            )
+        )
+    return statements
+
+
+def _stalls(table: pd.DataFrame) -> str:
+    by = table.groupby(["configuration", "system"], sort=False).stalled.sum().reset_index()
+    return ", ".join(f"{row.configuration}, {row.system}: {row.stalled}" for row in by.itertuples())
 
 
 def paper_words() -> pd.Series:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import TestbedUnavailableError
 from ..runners import Case, for_simulator
 from .cases import Case as L4sCase, Settings
-from .scenarios import CONFIGURATIONS, PUBLISHED
+from .logs import SENDING
+from .scenarios import AS_PUBLISHED_MTU, CONFIGURATIONS, NETEM_ROOMS, PUBLISHED
 
 if TYPE_CHECKING:
     from ...scenario import Scenario
@@ -27,6 +28,8 @@ __all__ = [
     "linux_scenario",
     "measure",
     "modules_needed",
+    "netem_cases",
+    "netem_rows",
     "rows",
     "senders",
     "systems",
@@ -34,6 +37,8 @@ __all__ = [
 
 #: Longest phases by the link's rate in Mbit/s: a capture of a minute at 1 Gbit/s has ten million packets.
 _LONGEST_S = {120.0: 20.0, 1000.0: 10.0}
+#: Phases of the runs with netem at the receiver, which have twice as many packets.
+_NETEM_S = {120.0: 10.0, 1000.0: 5.0}
 #: Most seeds.
 _SEEDS = {120.0: 2, 1000.0: 1}
 #: Fields of scalable flows, by the name of the congestion control.
@@ -84,11 +89,14 @@ def senders(kernel: Kernel) -> str:
     return "Prague" if "prague" in kernel.modules else "DCTCP"
 
 
-def linux_scenario(configuration: str, system: str, seed: int, phase_s: float, scalable: str) -> Scenario:
+def linux_scenario(
+    configuration: str, system: str, seed: int, phase_s: float, scalable: str, mtu_bytes: int = 1500
+) -> Scenario:
     """The load through a system, in a form that Linux can run: buffers count packets."""
     from ...aqm import IntegerPi2, TofinoPi2
 
-    made = L4sCase(configuration, system, seed, phase_s, scalable=_SCALABLE[scalable]).scenario()
+    fields = _SCALABLE[scalable]
+    made = L4sCase(configuration, system, seed, phase_s, scalable=fields, mtu_bytes=mtu_bytes).scenario()
     old = made.bottleneck
     assert old.buffer_bytes is not None
     packets = old.buffer_bytes // made.flows[0].packet_bytes
@@ -172,3 +180,67 @@ def cases(settings: Settings) -> list[Case]:
 def rows(case: Case, run: Run) -> list[dict[str, Any]]:
     """The results of :func:`measure`, with the case's columns."""
     return [dict(case.about) | row for row in measure(run, case.about["phase_s"])]
+
+
+def netem_cases(settings: Settings) -> list[Case]:
+    """The paper's systems with packets as in its logs, and netem with each of its rooms at the receiver."""
+    if settings.kernel is None:
+        return []
+    kernel = kernel_needed()
+    modules_needed(kernel)
+    made = []
+    for configuration in settings.configurations:
+        phase_s = min(settings.phase_s, _NETEM_S[CONFIGURATIONS[configuration][0]])
+        for system in PUBLISHED:
+            scenario = linux_scenario(configuration, system, 1, phase_s, "Prague", AS_PUBLISHED_MTU)
+            made += [
+                Case(
+                    {"configuration": configuration, "system": system, "mtu_bytes": AS_PUBLISHED_MTU,
+                     "room": room, "phase_s": phase_s, "kernel": kernel.version},
+                    scenario, kernel=settings.kernel, ack_limit=limit,
+                )
+                for room, limit in NETEM_ROOMS.items()
+            ]  # fmt: skip
+    return made
+
+
+def netem_rows(case: Case, run: Run) -> list[dict[str, Any]]:
+    """Prague's share of what is acknowledged in each phase, and how many of the flows that join in it stall.
+
+    Returns
+    -------
+    list of dict
+        Of each phase: the case's columns, ``phase``, ``scalable_share`` (0 to 1), ``goodput_mbps``, and of both kinds
+        ``…_connections`` and ``…_stalled`` (:data:`.logs.SENDING`).
+    """
+    import numpy as np
+
+    phase_s = case.about["phase_s"]
+    series = run.flow_series
+    acked = series.pivot_table(index="ts_ns", columns="flow_id", values="acked_bytes")
+    second = np.ceil((acked.index - run.start_ns) / 1e9 - 1e-6).astype(int)
+    each_second = acked.groupby(second).last().astype(float).diff().fillna(0.0)  # by the end of the second
+    flows = run.flows.set_index("flow_id")
+    joined = (flows.start_s // phase_s).astype(int) + 1
+    sent = {
+        flow: each_second[flow][each_second.index > start_s + 2] > 0
+        for flow, start_s in flows.start_s.items()
+        if flow in each_second
+    }
+    stalled = flows.index.map(lambda flow: flow not in sent or sent[flow].mean() < SENDING)
+    rows = []
+    for phase in range(1, joined.max() + 1):
+        here = each_second[
+            (each_second.index > (phase - 1) * phase_s) & (each_second.index <= phase * phase_s)
+        ]
+        octets = here.sum().groupby(flows.name).sum()
+        row = dict(case.about) | {
+            "phase": phase,
+            "scalable_share": octets.scalable / octets.sum(),
+            "goodput_mbps": octets.sum() * 8e-6 / phase_s,
+        }
+        for kind in ("classic", "scalable"):
+            of = (flows.name == kind) & (joined == phase)
+            row |= {f"{kind}_connections": int(of.sum()), f"{kind}_stalled": int(stalled[of].sum())}
+        rows.append(row)
+    return rows

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "SENDING",
     "growth",
     "joined_shares",
     "logged_differences",
@@ -187,8 +188,8 @@ def joined_shares(goodput: pd.DataFrame) -> pd.DataFrame:
     return (sums.joined / sums.goodput_mbps).rename("joined_share").reset_index()
 
 
-#: A connection stalled if it sent in a smaller part of its seconds.
-_SENDING = 0.25
+#: A connection stalled if it sent in a smaller part of its seconds after the first.
+SENDING = 0.25
 
 
 def stalled_connections(report: str) -> tuple[int, int]:
@@ -221,7 +222,7 @@ def stalled_connections(report: str) -> tuple[int, int]:
             seen = sending.setdefault(port, [])
             if begin > 0:
                 seen.append(int(sent_bytes) > 0)
-    return len(sending), sum(sum(seen) < _SENDING * len(seen) for seen in sending.values())
+    return len(sending), sum(sum(seen) < SENDING * len(seen) for seen in sending.values())
 
 
 def ping_phases(report: str, rtt_ms: float) -> list[dict[str, float]]:

@@ -9,7 +9,7 @@ import pandas as pd
 from ..._support.markdown import markdown_table
 from ..seeds import Measured, text_by
 from .cases import Settings
-from .conclusions import FIXED, NETEM_PACKETS, READING_NAMES, netem_drops, paper_words
+from .conclusions import FIXED, READING_NAMES, netem_drops, paper_words
 from .logs import PHASE_S, logged_pings, logged_recirculation, logged_registers
 from .scenarios import (
     AS_PUBLISHED,
@@ -19,6 +19,7 @@ from .scenarios import (
     CONFIGURATIONS,
     DROPS_MTUS,
     MEANT,
+    NETEM_ROOMS,
     PAIRS,
     PI2_IN_UNITS,
     SYSTEMS,
@@ -356,7 +357,8 @@ def stalled(settings: Settings, tables: Tables) -> list[str]:
     texts = [
         "Connections of Cubic and of Prague that stalled in the authors' logs, that is, sent in less than a quarter of "
         "the seconds, and the pings that were lost in the four phases; and what netem, which delays the receiver's "
-        f"ACKs, would drop of them if it held {NETEM_PACKETS} packets, its default, with an ACK for every two packets:",
+        f"ACKs, would drop of them if it held {NETEM_ROOMS['default']} packets, its default, with an ACK for every two "
+        "packets:",
         markdown_table(stalls_by_system(tables["stalls"])),
     ]
     if "stalled" in tables:
@@ -565,3 +567,33 @@ def kernel(settings: Settings, tables: Tables) -> list[str]:
         "the scalable flows in each phase, kernel / simulator:",
         markdown_table(kernel_beside_simulator(compared)),
     ]
+
+
+def netem(settings: Settings, tables: Tables) -> list[str]:
+    """Real Linux with netem at the receiver, beside the authors' logs."""
+    table = tables["netem"]
+    rooms = " or ".join(f"{packets:,} packets ({room})" for room, packets in NETEM_ROOMS.items())
+    return [
+        f"The load of the logs in Linux {table.kernel.iloc[0]}, in shorter phases. One netem at the receiver delays "
+        f"all ACKs, as in the paper, and has room for {rooms}:",
+        markdown_table(netem_beside_logs(table)),
+    ]
+
+
+def netem_beside_logs(table: pd.DataFrame) -> pd.DataFrame:
+    """Connections that stalled, and Prague's share in the four phases: the logs, and each room of netem."""
+    rows = []
+    for key, part in table.groupby(_BY_SYSTEM, sort=False):
+        row: dict[str, object] = dict(zip(_BY_SYSTEM, key, strict=True))
+        logged = part[part.room == "default"].sort_values("phase")
+        sources = {"logs": ("logged_", logged)}
+        sources |= {
+            f"netem {room}": ("", one.sort_values("phase")) for room, one in part.groupby("room", sort=False)
+        }
+        for name, (prefix, one) in sources.items():
+            cubic, prague = (int(one[f"{prefix}{kind}_stalled"].sum()) for kind in ("classic", "scalable"))
+            row[f"stalled: {name}"] = f"{cubic} and {prague}"
+        for name, (prefix, one) in sources.items():
+            row[f"share, %: {name}"] = _percents(one[f"{prefix}share" if prefix else "scalable_share"])
+        rows.append(row)
+    return pd.DataFrame(rows).rename(columns={"mtu_bytes": "MTU"})

@@ -89,4 +89,11 @@ PARTS: dict[str, Part[Settings]] = {
         statements=conclusions.kernel,
         page=page.kernel,
     ),
+    "netem": Part(
+        scenarios=kernel.netem_cases,
+        measure=kernel.netem_rows,
+        tables=tables.netem,
+        statements=conclusions.netem,
+        page=page.netem,
+    ),
 }

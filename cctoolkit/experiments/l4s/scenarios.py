@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from ...aqm import Aqm
     from ...scenario import Flow, Scenario
 
-__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CLOCK_MTUS", "CLOCK_S", "CODEL",
-           "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "CONNECTIONS", "DELAYS", "DROPS", "DROPS_MTUS", "JOINING", "LATE",
-           "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS",
-           "SLOW_STARTS", "STALLED", "SYSTEMS", "TARGET_MS", "TITLES", "UNEVEN", "UNIT_TARGET_MS", "VARIANTS", "System",
-           "logged_stalls", "sending_pairs", "switch_system", "system_named", "through"]  # fmt: skip
+__all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CLOCK_MTUS", "CLOCK_S",
+           "CODEL", "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "CONNECTIONS", "DELAYS", "DROPS",
+           "DROPS_MTUS", "JOINING", "LATE", "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT",
+           "NETEM_ROOMS", "ON_LINUX", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS", "SLOW_STARTS",
+           "STALLED", "SYSTEMS", "TARGET_MS", "TITLES", "UNEVEN", "UNIT_TARGET_MS", "VARIANTS",
+           "System", "logged_stalls", "sending_pairs", "switch_system", "system_named", "through"]  # fmt: skip
 
 #: The parts of the experiment and their titles.
 TITLES = {
@@ -45,7 +46,10 @@ TITLES = {
     "uneven": "Queues by class and flows per class",
     "identification": "How scalable flows are identified",
     "kernel": "Real Linux",
+    "netem": "Real Linux with netem at the receiver",
 }
+#: The parts that need a Linux kernel to run.
+ON_LINUX = ("kernel", "netem")
 #: Table 1: rate (Mbit/s) and RTT (ms).
 CONFIGURATIONS = {"I": (120.0, 10.0), "II": (120.0, 50.0), "III": (1000.0, 10.0), "IV": (1000.0, 50.0)}
 #: Table 2: classic and scalable flows that join in each phase.
@@ -166,6 +170,8 @@ SLOW_STARTS: dict[str, dict[str, float]] = {
     "2 packets left after slow start": {"left_packets": 2.0},
     "and 500 round trips until the virtual RTT": {"left_packets": 2.0, "transition_rounds": 500.0},
 }
+#: Rooms of netem in packets: the one it has if nobody gives it another (tc-netem(8)), and more than it needs.
+NETEM_ROOMS = {"default": 1000, "ample": 1_000_000}
 #: What is run with the connections of the logs that sent, and the lengths of packets (MTU).
 STALLED: dict[str, tuple[int, ...]] = {
     AS_PUBLISHED: (800, 400),

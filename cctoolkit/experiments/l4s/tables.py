@@ -394,3 +394,18 @@ def uneven(settings: Settings, found: Sequence[Outcome]) -> dict[str, pd.DataFra
 def kernel(settings: Settings, found: Sequence[list[dict[str, Any]]]) -> dict[str, pd.DataFrame]:
     """``kernel``: one row per configuration, side, phase and quantity."""
     return {"kernel": pd.DataFrame([row for rows in found for row in rows])}
+
+
+def netem(settings: Settings, found: Sequence[list[dict[str, Any]]]) -> dict[str, pd.DataFrame]:
+    """``netem``: one row per configuration, system, room of netem and phase, as :func:`.kernel.netem_rows` has them.
+
+    What the authors' logs have is beside it: ``logged_share``, ``logged_classic_stalled``, ``logged_scalable_stalled``.
+    """
+    table = pd.DataFrame([row for rows in found for row in rows])
+    keys = ["configuration", "system", "mtu_bytes", "phase"]
+    shares = logged_shares().rename(columns={"scalable_share": "logged_share"})[[*keys, "logged_share"]]
+    kinds = {"cubic": "logged_classic_stalled", "prague": "logged_scalable_stalled"}
+    stalls = logged_stalls().pivot_table(index=keys, columns="cca", values="stalled").rename(columns=kinds)
+    return {
+        "netem": table.merge(shares, on=keys, how="left").merge(stalls.reset_index(), on=keys, how="left")
+    }
