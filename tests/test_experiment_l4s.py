@@ -7,6 +7,7 @@ import math
 import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from cctoolkit.experiments import experiment, l4s
 from cctoolkit.experiments.l4s import cases, conclusions, figures, kernel, logs, page, scenarios, tables
 from cctoolkit.experiments.l4s.queues import PublishedIRed
 from cctoolkit.experiments.papers import paper_numbers
-from cctoolkit.experiments.runners import for_simulator
+from cctoolkit.experiments.runners import Case, for_simulator
 from cctoolkit.experiments.statements import OURS
 from cctoolkit.scenario import read_sweep
 from cctoolkit.sim.simulation import Simulation
@@ -970,6 +971,8 @@ def test_testbed_with_a_kernel_without_the_modules_says_so(
         experiment("l4s")(tmp_path / "x", part=["kernel"], testbed=True, modules=False)
     with pytest.raises(AssertionError, match="it runs"):  # which needs no kernel
         experiment("l4s")(tmp_path / "y", part=["uneven"], testbed=True)
+    with pytest.raises(ParameterError, match="part: netem needs modules"):
+        experiment("l4s")(tmp_path / "z", part=["netem"], testbed=True, modules=False)
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:
@@ -1013,9 +1016,89 @@ def test_what_a_kernel_has_is_run_in_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert {row["phase_s"] for row in all_of_it} == {10.0}
 
 
+def test_netem_at_the_receiver_has_each_room_with_the_same_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Kernel(tmp_path / "linux", "ab" * 32, "7.2.1", modules={"ired": "", "pi2": "", "prague": ""})
+    monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: own)
+    assert kernel.netem_cases(l4s.Settings(("I", "IV"))) == []
+    made = kernel.netem_cases(l4s.Settings(("I", "IV"), 120.0, kernel=tmp_path))
+    assert [(c.about["configuration"], c.about["system"], c.about["room"]) for c in made] == [
+        (configuration, system, room)
+        for configuration in ("I", "IV")
+        for system in ("iRED", "PI2")
+        for room in ("default", "ample")
+    ]
+    default, ample = made[-2:]
+    assert (
+        default.scenario == ample.scenario
+        and default.scenario.duration_s == 4 * default.about["phase_s"] == 20.0
+    )
+    plans = [make_plan(case.scenario, ack_limit=case.ack_limit).hosts["B"].tc for case in (default, ample)]
+    assert plans == [
+        [f"qdisc add dev br root netem limit {limit} delay 50000.000us"] for limit in (1000, 1_000_000)
+    ]
+
+
+def test_connections_that_stall_on_linux_by_hand() -> None:
+    """In phase 1 one flow sends all the time and one stalls; in phase 2 one has no sample, and one sends."""
+    flows = pd.DataFrame(
+        {
+            "flow_id": [0, 1, 2, 3],
+            "name": ["classic", "scalable", "classic", "scalable"],
+            "start_s": [0.1, 0.2, 10.1, 10.2],
+        }
+    )
+    seconds = np.arange(21)
+    acked = {0: 1000 * seconds, 1: np.minimum(seconds, 3) * 500, 3: np.maximum(seconds - 11, 0) * 3000}
+    series = pd.concat(
+        pd.DataFrame({"ts_ns": seconds * 10**9 + 7, "flow_id": flow, "acked_bytes": octets})
+        for flow, octets in acked.items()
+    )
+    about = {"configuration": "IV", "system": "PI2", "mtu_bytes": 800, "room": "default", "phase_s": 10.0}
+    run = SimpleNamespace(flows=flows, flow_series=series, start_ns=7)
+    first, second = kernel.netem_rows(Case(about, None), run)  # type: ignore[arg-type]
+    assert first == about | {
+        "phase": 1, "scalable_share": 1500 / 11500, "goodput_mbps": 11500 * 8e-7,
+        "classic_connections": 1, "classic_stalled": 0, "scalable_connections": 1, "scalable_stalled": 1,
+    }  # fmt: skip
+    assert second["scalable_share"] == 27_000 / 37_000
+    assert (second["classic_stalled"], second["scalable_stalled"]) == (1, 0)
+
+
+def test_netem_on_linux_beside_the_logs() -> None:
+    rows = [
+        {"configuration": configuration, "system": "iRED", "mtu_bytes": 800, "room": room, "kernel": "7.2",
+         "phase": phase, "scalable_share": 0.5 if room == "ample" else 0.16,
+         "classic_stalled": 0, "scalable_stalled": 2 * (room == "default" and configuration == "IV")}
+        for configuration in ("I", "IV")
+        for room in ("default", "ample")
+        for phase in (1, 2, 3, 4)
+    ]  # fmt: skip
+    made = tables.netem(l4s.Settings(), [rows])
+    shown = page.netem_beside_logs(made["netem"]).set_index("configuration")
+    assert (
+        shown.loc["IV", "stalled: logs"] == "7 and 29"
+        and shown.loc["IV", "stalled: netem default"] == "0 and 8"
+    )
+    assert shown.loc["IV", "share, %: logs"] == "16 / 56 / 45 / 53"
+    assert shown.loc["IV", "share, %: netem ample"] == "50 / 50 / 50 / 50"
+
+    def holds(**changed: object) -> list[bool | None]:
+        table = made["netem"].assign(**changed)
+        return [s.holds for s in conclusions.netem({"netem": table})]
+
+    assert holds() == [True, True, False]
+    assert holds(scalable_stalled=0) == [False, True, False]
+    assert holds(classic_stalled=1) == [False, False, False]
+    shares = made["netem"].logged_share.where(made["netem"].room == "default", 0.9)
+    assert holds(scalable_share=shares) == [True, True, True]
+
+
 def test_a_part_alone(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="part: kernel needs --testbed"):
-        experiment("l4s")(tmp_path / "x", part=["kernel"])
+    for name in ("kernel", "netem"):
+        with pytest.raises(ParameterError, match=f"part: {name} needs --testbed"):
+            experiment("l4s")(tmp_path / "x", part=[name])
     with pytest.raises(ParameterError, match="part: 'kernels' must be one of"):
         experiment("l4s")(tmp_path / "x", part=["kernels"])
     assert not (tmp_path / "x").exists()

@@ -79,17 +79,17 @@ def run(
     chosen = tuple(dict.fromkeys(configuration or CONFIGURATIONS))
     causes = tuple(c for c in chosen if c in ("I", "II")) or chosen
     parts = choose(part, TITLES, "part")
+    lacking = {} if testbed else dict.fromkeys(ON_LINUX, "--testbed")
     if testbed:
         kernel = kernel_needed()
         if not modules:
-            parts = [name for name in parts if name != "netem"]
+            lacking = {"netem": "modules"}
         elif set(ON_LINUX) & set(parts):
             modules_needed(kernel)
-    else:
-        for name in ON_LINUX:
-            if part and name in part:
-                raise ParameterError(f"part: {name} needs --testbed")
-        parts = [name for name in parts if name not in ON_LINUX]
+    for name, what in lacking.items():
+        if part and name in part:
+            raise ParameterError(f"part: {name} needs {what}")
+    parts = [name for name in parts if name not in lacking]
     kept = Path(output) / "kernel" if testbed else None
     settings = Settings(chosen, 120.0 if full else 30.0, seeds, causes, kept)
     folder = Folder(

@@ -222,12 +222,11 @@ def netem_rows(case: Case, run: Run) -> list[dict[str, Any]]:
     each_second = acked.groupby(second).last().astype(float).diff().fillna(0.0)  # by the end of the second
     flows = run.flows.set_index("flow_id")
     joined = (flows.start_s // phase_s).astype(int) + 1
-    sent = {
-        flow: each_second[flow][each_second.index > start_s + 2] > 0
-        for flow, start_s in flows.start_s.items()
-        if flow in each_second
-    }
-    stalled = flows.index.map(lambda flow: flow not in sent or sent[flow].mean() < SENDING)
+    stalled = []
+    for flow, start_s in flows.start_s.items():
+        later = each_second[each_second.index >= start_s + 2]  # than its first second
+        stalled.append(flow not in later or (later[flow] > 0).mean() < SENDING)
+    flows = flows.assign(stalled=stalled)
     rows = []
     for phase in range(1, joined.max() + 1):
         here = each_second[
@@ -240,7 +239,7 @@ def netem_rows(case: Case, run: Run) -> list[dict[str, Any]]:
             "goodput_mbps": octets.sum() * 8e-6 / phase_s,
         }
         for kind in ("classic", "scalable"):
-            of = (flows.name == kind) & (joined == phase)
-            row |= {f"{kind}_connections": int(of.sum()), f"{kind}_stalled": int(stalled[of].sum())}
+            of = flows[(flows.name == kind) & (joined == phase)]
+            row |= {f"{kind}_connections": len(of), f"{kind}_stalled": int(of.stalled.sum())}
         rows.append(row)
     return rows
