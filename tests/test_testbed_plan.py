@@ -53,6 +53,17 @@ def test_delays_add_up_to_the_round_trip_on_each_side_of_the_queue():
     assert netem(plan.hosts["R"].tc) == {}
 
 
+def test_a_shared_netem_delays_by_the_whole_round_trip_on_the_way_back():
+    flows = [cct.Flow("reno", rtt_ms=70, access_mbps=100), cct.Flow("cubic", rtt_ms=70)]
+    plan = make_plan(scenario(*flows), ack_limit=123)
+    assert [name for name, host in plan.hosts.items() if netem(host.tc)] == ["B"]
+    assert plan.hosts["B"].tc == ["qdisc add dev br root netem limit 123 delay 70000.000us"]
+    assert any("htb" in line for line in plan.hosts["S0"].tc)
+    for other in (cct.Flow("reno", rtt_ms=71), cct.Flow("reno", rtt_ms=70, loss=0.1)):
+        with pytest.raises(ParameterError, match="ack_limit: requires flows with the same rtt_ms"):
+            make_plan(scenario(flows[0], other), ack_limit=123)
+
+
 def test_flows_that_travel_alike_share_hosts():
     flows = [cct.Flow("reno", rtt_ms=20), cct.Flow("cubic", rtt_ms=20), cct.Flow("bbr", rtt_ms=40)]
     plan = make_plan(scenario(*flows, cct.Flow("udp", rtt_ms=20, rate_mbps=1)))

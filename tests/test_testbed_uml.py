@@ -357,6 +357,25 @@ def test_receivers_that_merge_segments_acknowledge_several_at_once(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_shared_netem_lets_through_as_many_acks_in_a_round_trip_as_it_holds(tmp_path):
+    """At 20 Mbit/s and an ACK for two packets, some 41 ACKs arrive in 50 ms."""
+    run = run_testbed(scenario(cct.Flow("cubic", rtt_ms=50), duration_s=6), tmp_path / "run", ack_limit=20)
+    c = run.ingress.columns
+    acks = np.sort(c["ts_ns"][c["direction"] == 1])
+    in_a_round_trip = np.arange(len(acks)) + 1 - np.searchsorted(acks, acks - 50_000_000, "right")
+    assert in_a_round_trip.max() == 20
+    assert run.flows.min_rtt_ms[0] == pytest.approx(50, abs=1)
+    assert json.loads((tmp_path / "run" / "provenance.json").read_text())["ack_limit"] == 20
+
+
+def test_a_shared_netem_needs_virtual_time(tmp_path):
+    with pytest.raises(ParameterError, match="ack_limit: requires backend uml, not netns"):
+        run_testbed(scenario(), tmp_path / "run", backend="netns", ack_limit=1000)
+    with pytest.raises(ParameterError, match="ack_limit"):
+        run_testbed(scenario(), tmp_path / "run", ack_limit=0)
+
+
+@pytest.mark.slow
 def test_offload_carries_several_segments_in_one_packet(tmp_path):
     """About as many as are sent in a millisecond (TSO autosizing); a buffer of so many packets holds more bytes."""
     flow = scenario(cct.Flow("reno", rtt_ms=20), rate_mbps=100)
