@@ -55,6 +55,15 @@ def run_command(
         typer.Option(help="Generate the traffic with iperf3 instead of the testbed's own program."),
     ] = False,
     offload: OffloadOption = False,
+    ack_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PACKETS",
+            help="Delay by one netem at the receiver, with this room; its own default is 1000.",
+            min=1,
+            show_default="delays on both ways, without loss",
+        ),
+    ] = None,
 ) -> None:
     """Run a scenario; write captures, labels, TCP_INFO series and queue statistics to a folder.
 
@@ -80,6 +89,7 @@ def run_command(
         snaplen=snaplen,
         iperf3=iperf3,
         offload=offload,
+        ack_limit=ack_limit,
         progress=sys.stderr.isatty(),
     )
     show_run(done)
