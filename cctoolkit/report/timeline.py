@@ -4,7 +4,8 @@ Neither the length of a stream nor its largest flows are known before its end. B
 second pass:
 
 * **Bins** start at 10 µs, or as wide as the first packets need, and are merged whenever the stream outgrows them: in
-  steps of two and five in turn, so their width does not depend on when. At the end there are between ``bins / 5`` and `bins` of them, and their width is 1, 2 or 10 times a power of ten.
+  steps of two and five in turn, so their width does not depend on when. At the end there are between ``bins / 5`` and
+  `bins` of them, and their width is 1, 2 or 10 times a power of ten.
 * **Flows** get bins of their own while fewer than `tracked` have them, so small captures are exact. One flow more takes
   them from flows less than half its size (by bytes so far, at most ``tracked / 2`` flows at once), and if there are
   none, it has to grow first. Flows of about the same size therefore do not displace each other, and all that are more
