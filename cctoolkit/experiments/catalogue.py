@@ -142,7 +142,7 @@ RESULTS = {
     "l4s-linux": _experiment(
         "l4s", "iRED, PI2 and DualPI2 in a Linux kernel with TCP Prague", "--full --part kernel --testbed", "kernel",
     ),
-    "l4s-netem": _experiment(
+    "l4s-netem-linux": _experiment(
         "l4s", "the L4S paper's load in a Linux kernel, with the RTT in netem at the receiver",
         "--full --part netem --testbed", "netem",
     ),
