@@ -1023,20 +1023,27 @@ def test_netem_at_the_receiver_has_each_room_with_the_same_load(
     monkeypatch.setattr("cctoolkit.testbed.kernel.find_kernel", lambda: own)
     assert kernel.netem_cases(l4s.Settings(("I", "IV"))) == []
     made = kernel.netem_cases(l4s.Settings(("I", "IV"), 120.0, kernel=tmp_path))
-    assert [(c.about["configuration"], c.about["system"], c.about["room"]) for c in made] == [
-        (configuration, system, room)
+    assert [(c.about["configuration"], c.about["system"], c.about["netem"]) for c in made] == [
+        (configuration, system, netem)
         for configuration in ("I", "IV")
         for system in ("iRED", "PI2")
-        for room in ("default", "ample")
+        for netem in scenarios.NETEM
     ]
-    default, ample = made[-2:]
+    default, merging, ample = made[-3:]
     assert (
         default.scenario == ample.scenario
         and default.scenario.duration_s == 4 * default.about["phase_s"] == 20.0
     )
-    plans = [make_plan(case.scenario, ack_limit=case.ack_limit).hosts["B"].tc for case in (default, ample)]
-    assert plans == [
-        [f"qdisc add dev br root netem limit {limit} delay 50000.000us"] for limit in (1000, 1_000_000)
+    assert (
+        {f.delayed_ack for f in merging.scenario.flows}
+        == {16}
+        != {f.delayed_ack for f in ample.scenario.flows}
+    )
+    plans = [
+        make_plan(case.scenario, ack_limit=case.ack_limit).hosts["B"] for case in (default, merging, ample)
+    ]
+    assert [plan.tc for plan in plans] == [
+        [f"qdisc add dev br root netem limit {limit} delay 50000.000us"] for limit in (1000, 1000, 1_000_000)
     ]
 
 
@@ -1055,7 +1062,7 @@ def test_connections_that_stall_on_linux_by_hand() -> None:
         pd.DataFrame({"ts_ns": seconds * 10**9 + 7, "flow_id": flow, "acked_bytes": octets})
         for flow, octets in acked.items()
     )
-    about = {"configuration": "IV", "system": "PI2", "mtu_bytes": 800, "room": "default", "phase_s": 10.0}
+    about = {"configuration": "IV", "system": "PI2", "mtu_bytes": 800, "netem": "default", "phase_s": 10.0}
     run = SimpleNamespace(flows=flows, flow_series=series, start_ns=7)
     first, second = kernel.netem_rows(Case(about, None), run)  # type: ignore[arg-type]
     assert first == about | {
@@ -1068,31 +1075,28 @@ def test_connections_that_stall_on_linux_by_hand() -> None:
 
 def test_netem_on_linux_beside_the_logs() -> None:
     rows = [
-        {"configuration": configuration, "system": "iRED", "mtu_bytes": 800, "room": room, "kernel": "7.2",
-         "phase": phase, "scalable_share": 0.5 if room == "ample" else 0.16,
-         "classic_stalled": 0, "scalable_stalled": 2 * (room == "default" and configuration == "IV")}
+        {"configuration": configuration, "system": "iRED", "mtu_bytes": 800, "netem": netem, "kernel": "7.2",
+         "phase": phase, "scalable_share": 0.16 if packets == 1000 else 0.5, "classic_stalled": 0,
+         "scalable_stalled": 2 * (packets == 1000 and configuration == "IV")}
         for configuration in ("I", "IV")
-        for room in ("default", "ample")
+        for netem, (packets, _) in scenarios.NETEM.items()
         for phase in (1, 2, 3, 4)
     ]  # fmt: skip
     made = tables.netem(l4s.Settings(), [rows])
     shown = page.netem_beside_logs(made["netem"]).set_index("configuration")
-    assert (
-        shown.loc["IV", "stalled: logs"] == "7 and 29"
-        and shown.loc["IV", "stalled: netem default"] == "0 and 8"
-    )
+    assert shown.loc["IV", "stalled: logs"] == "7 and 29" and shown.loc["IV", "stalled: default"] == "0 and 8"
     assert shown.loc["IV", "share, %: logs"] == "16 / 56 / 45 / 53"
-    assert shown.loc["IV", "share, %: netem ample"] == "50 / 50 / 50 / 50"
+    assert shown.loc["IV", "share, %: room for all"] == "50 / 50 / 50 / 50"
 
     def holds(**changed: object) -> list[bool | None]:
         table = made["netem"].assign(**changed)
         return [s.holds for s in conclusions.netem({"netem": table})]
 
-    assert holds() == [True, True, False]
-    assert holds(scalable_stalled=0) == [False, True, False]
-    assert holds(classic_stalled=1) == [False, False, False]
-    shares = made["netem"].logged_share.where(made["netem"].room == "default", 0.9)
-    assert holds(scalable_share=shares) == [True, True, True]
+    assert holds() == [True, True, True, False, False]
+    assert holds(scalable_stalled=0) == [False, False, True, False, False]
+    assert holds(classic_stalled=1) == [False, False, False, False, False]
+    shares = made["netem"].logged_share.where(made["netem"].netem != "room for all", 0.9)
+    assert holds(scalable_share=shares) == [True, True, True, True, True]
 
 
 def test_a_part_alone(tmp_path: Path) -> None:

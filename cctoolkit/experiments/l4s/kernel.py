@@ -15,7 +15,7 @@ from ...errors import TestbedUnavailableError
 from ..runners import Case, for_simulator
 from .cases import Case as L4sCase, Settings
 from .logs import SENDING
-from .scenarios import AS_PUBLISHED_MTU, CONFIGURATIONS, NETEM_ROOMS, PUBLISHED
+from .scenarios import AS_PUBLISHED_MTU, CONFIGURATIONS, NETEM, PUBLISHED
 
 if TYPE_CHECKING:
     from ...scenario import Scenario
@@ -90,13 +90,21 @@ def senders(kernel: Kernel) -> str:
 
 
 def linux_scenario(
-    configuration: str, system: str, seed: int, phase_s: float, scalable: str, mtu_bytes: int = 1500
+    configuration: str,
+    system: str,
+    seed: int,
+    phase_s: float,
+    scalable: str,
+    mtu_bytes: int = 1500,
+    **fields: Any,
 ) -> Scenario:
-    """The load through a system, in a form that Linux can run: buffers count packets."""
+    """The load through a system, in a form that Linux can run: buffers count packets. All flows have `fields`."""
     from ...aqm import IntegerPi2, TofinoPi2
 
-    fields = _SCALABLE[scalable]
-    made = L4sCase(configuration, system, seed, phase_s, scalable=fields, mtu_bytes=mtu_bytes).scenario()
+    made = L4sCase(
+        configuration, system, seed, phase_s, classic=fields, scalable=_SCALABLE[scalable] | fields,
+        mtu_bytes=mtu_bytes,
+    ).scenario()  # fmt: skip
     old = made.bottleneck
     assert old.buffer_bytes is not None
     packets = old.buffer_bytes // made.flows[0].packet_bytes
@@ -183,7 +191,7 @@ def rows(case: Case, run: Run) -> list[dict[str, Any]]:
 
 
 def netem_cases(settings: Settings) -> list[Case]:
-    """The paper's systems with packets as in its logs, and netem with each of its rooms at the receiver."""
+    """The paper's systems with packets as in its logs, and each :data:`~.scenarios.NETEM` at the receiver."""
     if settings.kernel is None:
         return []
     kernel = kernel_needed()
@@ -192,15 +200,13 @@ def netem_cases(settings: Settings) -> list[Case]:
     for configuration in settings.configurations:
         phase_s = min(settings.phase_s, _NETEM_S[CONFIGURATIONS[configuration][0]])
         for system in PUBLISHED:
-            scenario = linux_scenario(configuration, system, 1, phase_s, "Prague", AS_PUBLISHED_MTU)
-            made += [
-                Case(
-                    {"configuration": configuration, "system": system, "mtu_bytes": AS_PUBLISHED_MTU,
-                     "room": room, "phase_s": phase_s, "kernel": kernel.version},
-                    scenario, kernel=settings.kernel, ack_limit=limit,
+            of = {"configuration": configuration, "system": system, "mtu_bytes": AS_PUBLISHED_MTU}
+            for netem, (limit, fields) in NETEM.items():
+                about = of | {"netem": netem, "phase_s": phase_s, "kernel": kernel.version}
+                scenario = linux_scenario(
+                    configuration, system, 1, phase_s, "Prague", AS_PUBLISHED_MTU, **fields
                 )
-                for room, limit in NETEM_ROOMS.items()
-            ]  # fmt: skip
+                made.append(Case(about, scenario, kernel=settings.kernel, ack_limit=limit))
     return made
 
 

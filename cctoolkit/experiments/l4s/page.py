@@ -19,7 +19,7 @@ from .scenarios import (
     CONFIGURATIONS,
     DROPS_MTUS,
     MEANT,
-    NETEM_ROOMS,
+    NETEM_PACKETS,
     PAIRS,
     PI2_IN_UNITS,
     SYSTEMS,
@@ -357,7 +357,7 @@ def stalled(settings: Settings, tables: Tables) -> list[str]:
     texts = [
         "Connections of Cubic and of Prague that stalled in the authors' logs, that is, sent in less than a quarter of "
         "the seconds, and the pings that were lost in the four phases; and what netem, which delays the receiver's "
-        f"ACKs, would drop of them if it held {NETEM_ROOMS['default']} packets, its default, with an ACK for every two "
+        f"ACKs, would drop of them if it held {NETEM_PACKETS} packets, its default, with an ACK for every two "
         "packets:",
         markdown_table(stalls_by_system(tables["stalls"])),
     ]
@@ -572,24 +572,21 @@ def kernel(settings: Settings, tables: Tables) -> list[str]:
 def netem(settings: Settings, tables: Tables) -> list[str]:
     """Real Linux with netem at the receiver, beside the authors' logs."""
     table = tables["netem"]
-    rooms = " or ".join(f"{packets:,} packets ({room})" for room, packets in NETEM_ROOMS.items())
     return [
         f"The load of the logs in Linux {table.kernel.iloc[0]}, in shorter phases. One netem at the receiver delays "
-        f"all ACKs, as in the paper, and has room for {rooms}:",
+        f"all ACKs, as in the paper, with its default room of {NETEM_PACKETS} packets or room for all:",
         markdown_table(netem_beside_logs(table)),
     ]
 
 
 def netem_beside_logs(table: pd.DataFrame) -> pd.DataFrame:
-    """Connections that stalled, and Prague's share in the four phases: the logs, and each room of netem."""
+    """Connections that stalled, and Prague's share in the four phases: the logs, and each netem."""
     rows = []
     for key, part in table.groupby(_BY_SYSTEM, sort=False):
         row: dict[str, object] = dict(zip(_BY_SYSTEM, key, strict=True))
-        logged = part[part.room == "default"].sort_values("phase")
-        sources = {"logs": ("logged_", logged)}
-        sources |= {
-            f"netem {room}": ("", one.sort_values("phase")) for room, one in part.groupby("room", sort=False)
-        }
+        by_netem = {str(name): one.sort_values("phase") for name, one in part.groupby("netem", sort=False)}
+        sources = {"logs": ("logged_", by_netem["default"])}
+        sources |= {name: ("", one) for name, one in by_netem.items()}
         for name, (prefix, one) in sources.items():
             cubic, prague = (int(one[f"{prefix}{kind}_stalled"].sum()) for kind in ("classic", "scalable"))
             row[f"stalled: {name}"] = f"{cubic} and {prague}"

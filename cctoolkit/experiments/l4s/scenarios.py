@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AS_PUBLISHED", "AS_PUBLISHED_MTU", "BESIDE_LOGS", "CAUSES", "CLOCK_MTUS", "CLOCK_S",
            "CODEL", "CODEL_AS_PUBLISHED", "CONFIGURATIONS", "CONNECTIONS", "DELAYS", "DROPS",
-           "DROPS_MTUS", "JOINING", "LATE", "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT",
-           "NETEM_ROOMS", "ON_LINUX", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS", "SLOW_STARTS",
+           "DROPS_MTUS", "JOINING", "LATE", "LATE_MTUS", "LOGGED", "LOGGED_SEEDS", "MEANT", "NETEM",
+           "NETEM_PACKETS", "ON_LINUX", "PAIRS", "PI2_IN_UNITS", "PUBLISHED", "SENDERS", "SLOW_STARTS",
            "STALLED", "SYSTEMS", "TARGET_MS", "TITLES", "UNEVEN", "UNIT_TARGET_MS", "VARIANTS",
            "System", "logged_stalls", "sending_pairs", "switch_system", "system_named", "through"]  # fmt: skip
 
@@ -170,8 +170,13 @@ SLOW_STARTS: dict[str, dict[str, float]] = {
     "2 packets left after slow start": {"left_packets": 2.0},
     "and 500 round trips until the virtual RTT": {"left_packets": 2.0, "transition_rounds": 500.0},
 }
-#: Rooms of netem in packets: the one it has if nobody gives it another (tc-netem(8)), and more than it needs.
-NETEM_ROOMS = {"default": 1000, "ample": 1_000_000}
+#: netem at the receiver: its room in packets (1000 if nobody gives it another, tc-netem(8)), and fields of all flows.
+NETEM: dict[str, tuple[int, dict[str, Any]]] = {
+    "default": (1000, {}),
+    "default, receivers merge": (1000, {"delayed_ack": 16}),
+    "room for all": (1_000_000, {}),
+}
+NETEM_PACKETS = NETEM["default"][0]
 #: What is run with the connections of the logs that sent, and the lengths of packets (MTU).
 STALLED: dict[str, tuple[int, ...]] = {
     AS_PUBLISHED: (800, 400),

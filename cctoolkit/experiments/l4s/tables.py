@@ -397,7 +397,7 @@ def kernel(settings: Settings, found: Sequence[list[dict[str, Any]]]) -> dict[st
 
 
 def netem(settings: Settings, found: Sequence[list[dict[str, Any]]]) -> dict[str, pd.DataFrame]:
-    """``netem``: one row per configuration, system, room of netem and phase, as :func:`.kernel.netem_rows` has them.
+    """``netem``: one row per configuration, system, netem and phase, as :func:`.kernel.netem_rows` has them.
 
     What the authors' logs have is beside it: ``logged_share``, ``logged_classic_stalled``, ``logged_scalable_stalled``.
     """
