@@ -1085,18 +1085,15 @@ def test_netem_on_linux_beside_the_logs() -> None:
     made = tables.netem(l4s.Settings(), [rows])
     shown = page.netem_beside_logs(made["netem"]).set_index("configuration")
     assert shown.loc["IV", "stalled: logs"] == "7 and 29" and shown.loc["IV", "stalled: default"] == "0 and 8"
-    assert shown.loc["IV", "share, %: logs"] == "16 / 56 / 45 / 53"
-    assert shown.loc["IV", "share, %: room for all"] == "50 / 50 / 50 / 50"
+    assert shown.loc["IV", "stalled: room for all"] == shown.loc["I", "stalled: default"] == "0 and 0"
 
     def holds(**changed: object) -> list[bool | None]:
         table = made["netem"].assign(**changed)
         return [s.holds for s in conclusions.netem({"netem": table})]
 
-    assert holds() == [True, True, True, False, False]
-    assert holds(scalable_stalled=0) == [False, False, True, False, False]
-    assert holds(classic_stalled=1) == [False, False, False, False, False]
-    shares = made["netem"].logged_share.where(made["netem"].netem != "room for all", 0.9)
-    assert holds(scalable_share=shares) == [True, True, True, True, True]
+    assert holds() == [True, True, True]
+    assert holds(scalable_stalled=0) == [False, False, True]
+    assert holds(classic_stalled=1) == [False, False, False]
 
 
 def test_a_part_alone(tmp_path: Path) -> None:

@@ -1207,10 +1207,7 @@ def kernel(tables: Tables) -> list[Statement]:
 def netem(tables: Tables) -> list[Statement]:
     """Whether connections stall on real Linux, too, if netem at the receiver has its default room."""
     table = tables["netem"]
-    stalls = table.assign(
-        stalled=table.classic_stalled + table.scalable_stalled,
-        error=100 * (table.scalable_share - table.logged_share).abs(),
-    )
+    stalls = table.assign(stalled=table.classic_stalled + table.scalable_stalled)
     statements = []
     for name, (packets, _) in NETEM.items():
         mine = stalls[stalls.netem == name]
@@ -1220,29 +1217,9 @@ def netem(tables: Tables) -> list[Statement]:
             holds = (there > 0).all() and there.sum() == mine.stalled.sum()
         else:
             claim, holds = "no connection stalls on real Linux", not mine.stalled.any()
-        statements.append(
-            Statement("netem", f"{OURS}netem with {_with(name)}: {claim}", _stalls(mine), bool(holds))
-        )
-    (ample,) = (name for name, (packets, _) in NETEM.items() if packets != NETEM_PACKETS)
-    for system, part in stalls[stalls.configuration == "IV"].groupby("system", sort=False):
-        off = part.groupby("netem").error.mean()
-        statements += [
-            Statement(
-                "netem",
-                f"{OURS}configuration IV, {system}: with {_with(name)} in netem, Prague's share is nearer to the logs "
-                f"than with {ample}",
-                f"{off[name]:.1f} points off, {off[ample]:.1f}",
-                bool(off[name] < off[ample]),
-            )
-            for name in NETEM
-            if name != ample
-        ]
+        room = name.replace("default", f"its default room of {NETEM_PACKETS} packets")
+        statements.append(Statement("netem", f"{OURS}netem with {room}: {claim}", _stalls(mine), bool(holds)))
     return statements
-
-
-def _with(name: str) -> str:
-    """One of :data:`.scenarios.NETEM` in words."""
-    return name.replace("default", f"its default room of {NETEM_PACKETS} packets")
 
 
 def _stalls(table: pd.DataFrame) -> str:

@@ -580,7 +580,7 @@ def netem(settings: Settings, tables: Tables) -> list[str]:
 
 
 def netem_beside_logs(table: pd.DataFrame) -> pd.DataFrame:
-    """Connections that stalled, and Prague's share in the four phases: the logs, and each netem."""
+    """Connections that stalled: the logs, and each netem."""
     rows = []
     for key, part in table.groupby(_BY_SYSTEM, sort=False):
         row: dict[str, object] = dict(zip(_BY_SYSTEM, key, strict=True))
@@ -590,7 +590,5 @@ def netem_beside_logs(table: pd.DataFrame) -> pd.DataFrame:
         for name, (prefix, one) in sources.items():
             cubic, prague = (int(one[f"{prefix}{kind}_stalled"].sum()) for kind in ("classic", "scalable"))
             row[f"stalled: {name}"] = f"{cubic} and {prague}"
-        for name, (prefix, one) in sources.items():
-            row[f"share, %: {name}"] = _percents(one[f"{prefix}share" if prefix else "scalable_share"])
         rows.append(row)
     return pd.DataFrame(rows).rename(columns={"mtu_bytes": "MTU"})
