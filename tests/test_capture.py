@@ -199,6 +199,17 @@ def test_an_error_in_the_thread_that_decodes_is_raised(
         cct.read_capture(path)
 
 
+def test_columns_of_short_frames_grow_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice would take twice the memory."""
+    frame = made.ethernet(0x0800, made.ipv4(6, made.tcp()))
+    path = tmp_path / "short.pcap"
+    path.write_bytes(made.pcap_header() + 300_000 * made.pcap_record(frame, 0, len(frame)))
+    grown, grow = [], reader._Rows.grow
+    monkeypatch.setattr(reader._Rows, "grow", lambda self, *room: grown.append(room) or grow(self, *room))
+    assert len(cct.read_capture(path)) == 300_000
+    assert len(grown) == 1
+
+
 def test_reading_ahead_reports_what_is_no_capture(tmp_path: Path, two_cores: None) -> None:
     path = tmp_path / "text.pcap"
     path.write_text("this is no capture at all")

@@ -337,13 +337,13 @@ class _Rows:
         return len(self._columns["ts_ns"])
 
     def grow(self, more: int, fraction: float) -> None:
-        """Make room for `more` rows; the `fraction` of the file read so far says how many more will follow.
+        """Make room for `more` rows; the `fraction` of the file read so far, with these, says how many will follow.
 
         All blocks have been added. Memory that is never written costs nothing.
         """
         capacity = max(self._n + more, self.capacity * 3 // 2)
         if fraction > 0:
-            capacity = max(capacity, int(1.25 * self._n / fraction))
+            capacity = max(capacity, int(1.25 * (self._n + more) / fraction))
         if self._limit is not None:
             capacity = max(self._n + more, min(capacity, self._limit))
         begin = self._elsewhere[-1][1] if self._elsewhere else 0
