@@ -1094,6 +1094,7 @@ def test_netem_on_linux_beside_the_logs() -> None:
     assert holds() == [True, True, True]
     assert holds(scalable_stalled=0) == [False, False, True]
     assert holds(classic_stalled=1) == [False, False, False]
+    assert holds(configuration="I") == [True]  # nothing about where they stall
 
 
 def test_a_part_alone(tmp_path: Path) -> None:
