@@ -22,11 +22,14 @@ import resource
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 import cctoolkit as cct
 from cctoolkit import cli
@@ -394,6 +397,9 @@ def main(mode: str, folder: str, room: str) -> None:
     elif mode == "limit":
         found = _failing(inputs, place, _limited)
     else:
+        # processes would share tqdm's lock, and one that is killed while it holds it stop all others
+        tqdm.monitor_interval = 0
+        tqdm.set_lock(threading.RLock())
         found = _killed(inputs, place)
     print(json.dumps(found))
 
