@@ -705,7 +705,7 @@ def _lost_pings() -> list[Statement]:
     lost = 1 - pings.groupby(keys).answered.sum() / (PHASES * PHASE_S)
     stalls = logged_stalls().groupby(keys).stalled.sum().reindex(lost.index) > 0
     mbps = logged_shares().groupby(keys).goodput_mbps.mean()
-    packets = mbps * 1e6 / 8 / (mbps.index.get_level_values("mtu_bytes") - HEADER_BYTES)
+    packets = _packets_per_s(mbps, mbps.index.get_level_values("mtu_bytes"))
     dropped = (logged_registers().set_index(keys).drops_per_s / packets)[stalls[stalls].index]
     far, near = (pings[pings.configuration == name].qdelay_p50_ms.max() for name in ("IV", "III"))
     return [
@@ -729,6 +729,11 @@ def _lost_pings() -> list[Statement]:
     ]
 
 
+def _packets_per_s(goodput_mbps: pd.Series, mtu_bytes: pd.Series | pd.Index) -> pd.Series:
+    """How many packets carry a goodput."""
+    return goodput_mbps * 1e6 / 8 / (mtu_bytes - HEADER_BYTES)
+
+
 #: How close what netem would drop has to be to the pings that are lost, as a factor.
 LIKE_NETEM = 1.5
 
@@ -750,9 +755,8 @@ def _lost_in_netem() -> list[Statement]:
     keys = ["configuration", "system", "mtu_bytes", "phase"]
     runs = logged_pings().merge(logged_shares(), on=keys)
     lost = 1 - runs.answered / PHASE_S
-    packets_per_s = runs.goodput_mbps * 1e6 / 8 / (runs.mtu_bytes - HEADER_BYTES)
     rtt_s = runs.configuration.map({name: rtt_ms / 1e3 for name, (_, rtt_ms) in CONFIGURATIONS.items()})
-    dropped = netem_drops(packets_per_s * rtt_s)
+    dropped = netem_drops(_packets_per_s(runs.goodput_mbps, runs.mtu_bytes) * rtt_s)
     last, full = runs.phase == PHASES, dropped > 0
     there, elsewhere = lost[last & full], lost[last & ~full]
     stalling = last & (runs.configuration == "IV")

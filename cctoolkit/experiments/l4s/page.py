@@ -584,9 +584,10 @@ def netem_beside_logs(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, part in table.groupby(_BY_SYSTEM, sort=False):
         row: dict[str, object] = dict(zip(_BY_SYSTEM, key, strict=True))
-        by_netem = {str(name): one.sort_values("phase") for name, one in part.groupby("netem", sort=False)}
-        sources = {"logs": ("logged_", by_netem["default"])}
-        sources |= {name: ("", one) for name, one in by_netem.items()}
+        by_netem = {str(name): one for name, one in part.groupby("netem", sort=False)}
+        sources = {"logs": ("logged_", by_netem["default"])} | {
+            name: ("", one) for name, one in by_netem.items()
+        }
         for name, (prefix, one) in sources.items():
             cubic, prague = (int(one[f"{prefix}{kind}_stalled"].sum()) for kind in ("classic", "scalable"))
             row[f"stalled: {name}"] = f"{cubic} and {prague}"
