@@ -34,7 +34,7 @@ from tools import examples, mostly_slow
 
 import cctoolkit as cct
 from cctoolkit import schema
-from cctoolkit.capture import flow_ids, reader, source as byte_source
+from cctoolkit.capture import flow_ids, headers, reader, source as byte_source
 from cctoolkit.capture.filtering import selected
 from cctoolkit.capture.keys import AllKeys, FlowKeys
 from cctoolkit.capture.model import Capture
@@ -90,6 +90,42 @@ def test_the_made_frames_reach_every_count() -> None:
             columns[name] = columns.get(name, 0) + int(np.count_nonzero(column))
     assert min(total.values()) > 10, total
     assert min(columns.values()) > 10, columns
+
+
+_WORD = 2**64
+_MULTIPLIERS = (0x165667B19E3779F9, 0x27D4EB2F165667C5, 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+
+
+def _cancelling(i: int, first: int, second: int) -> tuple[int, int, int, int]:
+    """Upper halves whose products with two multipliers cancel each other, whatever `i` is."""
+    b_hi = (0x20010DB8 << 32) + i
+    return pow(first, -1, _WORD) * ((b_hi * second ^ 0x1234567890ABCDEF) % _WORD) % _WORD, 1, b_hi, 2
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        *(lambda i, m=pair: _cancelling(i, *m) for pair in itertools.permutations(_MULTIPLIERS, 2)),
+        lambda i: (i, 1, 0, 2),
+        lambda i: (i << 50, 1, i << 50 ^ i << 18, 2),
+        lambda i: ((i & 127) << 57, 1, (i >> 7 & 127) << 57 ^ (i >> 7 & 127) << 25, 2),
+        lambda i: ((i & 127) << 57, 1, 5, 2 ^ (i >> 7) << 57 ^ (i >> 7) << 25),
+        lambda i: (0, i, 0, 2),
+        lambda i: (0, 0x0A000000 | i, 0, 0x0A000000 | i * 257 & 0xFFFFFF),
+    ],
+)
+def test_no_addresses_can_be_made_to_collide(addresses: Any) -> None:
+    """With the right addresses, each flow would be looked for among all others: a second for 30 000 of them."""
+    n = 1 << 14
+    flows = np.array([addresses(i) for i in range(n)], np.uint64).view(np.int64).tolist()
+    assert len(set(map(tuple, flows))) == n
+    for seed in (0, 1, 0x0123456789ABCDEF, _WORD - 1):
+        slots = {
+            headers.flow_hash(*flow, 1000 << 32 | 53 << 16 | 0x1106, np.uint64(seed)) & 0xFFFFF
+            for flow in flows
+        }
+        by_chance = 2**20 * (1 - (1 - 2**-20) ** n)
+        assert len(slots) > 0.99 * by_chance
 
 
 def test_it_works_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

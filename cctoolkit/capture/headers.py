@@ -77,10 +77,16 @@ SWAPPED_BIT = 48
 @kernel
 @no_type_check
 def flow_hash(a_hi, a_lo, b_hi, b_lo, ports, seed):
-    """Multiply and fold. The seed differs in every process, so that no capture can be made to collide."""
+    """Multiply and fold. The seed differs in every process, so that no capture can be made to collide.
+
+    For that, each word goes through the multiplications before it meets the next: what two words together do to the
+    hash depends on the seed.
+    """
     h = (np.uint64(a_lo) ^ seed) * np.uint64(0x9E3779B97F4A7C15)
     if a_hi | b_hi:  # IPv6
-        h ^= np.uint64(a_hi) * np.uint64(0x165667B19E3779F9) ^ np.uint64(b_hi) * np.uint64(0x27D4EB2F165667C5)
+        for word in (a_hi, b_hi):
+            h = (h ^ h >> np.uint64(32) ^ np.uint64(word)) * np.uint64(0x165667B19E3779F9)
+            h = (h ^ h >> np.uint64(29)) * np.uint64(0x27D4EB2F165667C5)
     h = (h ^ h >> np.uint64(32) ^ np.uint64(b_lo)) * np.uint64(0xC2B2AE3D27D4EB4F)
     h = (h ^ h >> np.uint64(32) ^ np.uint64(ports)) * np.uint64(0xFF51AFD7ED558CCD)
     return h ^ h >> np.uint64(32)
