@@ -1092,7 +1092,7 @@ def test_bad_lengths_end_the_file_with_a_warning(plain: bytes) -> None:
     assert cap.meta.frames == 5000
     assert f"byte {len(plain)}" in notes[0]
     assert "262144" in notes[0]
-    assert "5000 complete frames" in notes[0]
+    assert "5,000 complete frames before that are kept" in notes[0]
     assert cap.meta.notes
 
 

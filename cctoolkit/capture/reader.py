@@ -22,7 +22,7 @@ from .._support import waiting
 from .._support.arguments import whole
 from .._support.state import aligned_zeros
 from .._support.threads import Ahead, cores, wait_until
-from .._support.words import few
+from .._support.words import few, plural
 from ..errors import CaptureFormatError, ParameterError, TruncatedCaptureWarning
 from ..schema import PACKETS
 from . import pcapng
@@ -587,10 +587,9 @@ class _Reading:
 def _note_damage(meta: CaptureMeta, frames: int, position: int, damage: str) -> str:
     """Note that the file is truncated or damaged; the complete frames before are kept. Returns what to warn of."""
     meta.truncated = True
-    meta.notes.append(
-        f"{DAMAGE_NOTE} at byte {position} ({damage}); the {frames} complete frames before are kept"
-    )
-    return f"{meta.path}: byte {position}: {damage}; the {frames} complete frames before are kept"
+    kept = f"{plural(frames, 'complete frame')} before that {'is' if frames == 1 else 'are'} kept"
+    meta.notes.append(f"{DAMAGE_NOTE} at byte {position} ({damage}); {kept}")
+    return f"{meta.path}: byte {position}: {damage}; {kept}"
 
 
 def _warn(warning: str | None) -> None:
