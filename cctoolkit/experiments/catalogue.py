@@ -215,8 +215,8 @@ RESULTS = {
     ),
     "dragonfly-cloud": _experiment(
         "dragonfly", "the Dragonfly paper's networks, trained in its cloud",
-        "--full --network cloud --runs 162 --seeds 1 --window-ms 100 --window-ms 6000 --only windows "
-        "--longest 'Dragonfly, CBIQ only=100' --longest DeePCCI=100 --longest ours=100", "windows",
+        "--full --network cloud --runs 162 --seeds 1 --window-ms 100 --window-ms 6000 --window-ms 60000 --only windows "
+        "--longest 'Dragonfly, CBIQ only=100' --longest DeePCCI=6000 --longest ours=100", "windows",
     ),
     "dragonfly-runs": _experiment(
         "dragonfly", "Dragonfly's recall by epoch, and its scores with ever more runs like the physical network's",
