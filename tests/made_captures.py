@@ -326,7 +326,8 @@ class FrameMaker:
             number, header_bytes = r.choice([(0x893F, 6), (0x8926, 4)])
             return number, bytes(header_bytes) + struct.pack(">H", ethertype) + payload
         if kind < 0.90:
-            return 0x88E7, bytes(4) + self.ethernet(depth)
+            number, header_bytes = r.choice([(0x88E7, 4), (0x8903, 2)])
+            return number, bytes(header_bytes) + self.ethernet(depth)
         if kind < 0.93:
             return r.choice([0x8847, 0x8848]), self.mpls(depth)
         if kind < 0.97:
@@ -363,6 +364,9 @@ class FrameMaker:
             protocol, packet = 0x281, self.mpls(depth)
         elif kind < 0.15:
             protocol, packet = 0xC021, self.some(30)
+        elif kind < 0.25:
+            ethertype, packet = self.network(depth)
+            return struct.pack(">HH", self.random.choice([0x0F00, 0x8F00]), ethertype) + packet
         start = b"\xff\x03" if framed and self.chance(0.7) else b""
         compressed = protocol < 0x100 and self.chance(0.3)
         return start + struct.pack(">B" if compressed else ">H", protocol) + packet

@@ -324,6 +324,9 @@ class Decoder:
         elif number == 0x88E7:
             self.header(w, 4)
             self.ethernet(w.behind(4))
+        elif number == 0x8903:
+            self.header(w, 2)
+            self.ethernet(w.behind(2))
         elif number in (0x8847, 0x8848):
             self.mpls(w)
         elif number == 0x8864:
@@ -403,6 +406,10 @@ class Decoder:
             self.ipv4(w)
 
     def ppp(self, w: Window) -> None:
+        if w.number(0, 2) in (0x0F00, 0x8F00):
+            w.need(4)
+            self.ethertype(w.number(2, 2), w.behind(4))
+            return
         if w.number(0, 2) == 0xFF03:
             w = w.behind(2)
         w.need(2)

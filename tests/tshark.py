@@ -48,6 +48,7 @@ LINK_LAYERS = [
     "vlan",
     "ieee8021ad",
     "ieee8021ah",
+    "cfp",
     "etag",
     "vntag",
     "macsec",

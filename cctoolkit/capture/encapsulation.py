@@ -67,7 +67,7 @@ IPV4, IPV6 = 0x0800, 0x86DD
 VLAN, PROVIDER_VLAN, QINQ_9100, QINQ_9200 = 0x8100, 0x88A8, 0x9100, 0x9200
 MPLS, MPLS_UPSTREAM = 0x8847, 0x8848
 PPPOE_SESSION = 0x8864
-E_TAG, VN_TAG, I_TAG = 0x893F, 0x8926, 0x88E7
+E_TAG, VN_TAG, I_TAG, FABRIC_PATH = 0x893F, 0x8926, 0x88E7, 0x8903
 TRANSPARENT_ETHERNET, GRE_PPP, ERSPAN_I_II, ERSPAN_III, WCCP = 0x6558, 0x880B, 0x88BE, 0x22EB, 0x883E
 
 # Layers without one.
@@ -230,7 +230,8 @@ def has_no_ip(layer, p, end):
     if layer == ETHERNET and end - p >= 18 and be16(p + 12) <= LARGEST_LENGTH:
         return be32(p + 14) != 0xAAAA0300  # LLC without SNAP
     known = _is_vlan(layer) or _is_mpls(layer) or layer == PPPOE_SESSION
-    return layer < ETHERNET and not known and layer != E_TAG and layer != VN_TAG and layer != I_TAG
+    known = known or layer == E_TAG or layer == VN_TAG or layer == I_TAG or layer == FABRIC_PATH
+    return layer < ETHERNET and not known
 
 
 @kernel
@@ -280,6 +281,8 @@ def _unwrap(layer, p, end, wire_end):
         return vn_tag(p, end)
     if layer == I_TAG:
         return i_tag(p, end)
+    if layer == FABRIC_PATH:
+        return fabric_path(p, end)
     if layer == RADIOTAP:
         return radiotap(p, end, wire_end)
     if layer == IEEE80211:
@@ -411,6 +414,19 @@ def i_tag(p, end):
 
 @kernel
 @no_type_check
+def fabric_path(p, end):
+    """Cisco FabricPath: a host's whole frame follows (Cisco's white paper "Cisco FabricPath", frame format)::
+
+    0                              2
+    | forwarding tag 10, TTL 6     | destination, source, type or length, ...
+    """
+    if end - p < 2:
+        return CUT, p, UNBOUNDED
+    return ETHERNET, p + 2, UNBOUNDED
+
+
+@kernel
+@no_type_check
 def llc(p, end):
     """LLC (IEEE 802.2) with a SNAP header (IEEE 802, clause 9) that names an EtherType; other LLC carries no IP::
 
@@ -469,7 +485,11 @@ def ppp(p, end):
 
     0         2           4
     | FF 03   | protocol  | ...     the protocol is one byte, and odd, where it is compressed
+
+    Cisco HDLC on the same links begins with 0F 00 or 8F 00 (LINKTYPE_PPP_HDLC).
     """
+    if end - p >= 2 and (be16(p) == 0x0F00 or be16(p) == 0x8F00):
+        return cisco_hdlc(p, end)
     if end - p >= 2 and be16(p) == 0xFF03:
         p += 2
     if end - p < 2:

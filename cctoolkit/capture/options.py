@@ -98,10 +98,11 @@ def _selection(
     return {"selection": Selection(flow or None, host, port, protocol, start, stop), "tunnel": tunnel.value}
 
 
-def end_without_packets(capture: str, selection: Any) -> NoReturn:
+def end_without_packets(
+    capture: str, selection: Any, hint: str = " (cct info says what it holds)"
+) -> NoReturn:
     """End a command that found no packets: a line on standard error, and exit status 1."""
-    what = "no packet matches the selection" if selection else "no IP packets (cct info says what it holds)"
-    end_empty(f"{capture}: {what}")
+    end_empty(f"{capture}: {'no packet matches the selection' if selection else f'no IP packets{hint}'}")
 
 
 def end_without(what: str, capture: str, tunnel: str) -> NoReturn:

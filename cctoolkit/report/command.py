@@ -102,7 +102,7 @@ def info(
     if summary.totals["packets"] or not selection:  # frames without IP are worth a word
         show(terminal_summary(summary))
     if not summary.totals["packets"]:
-        end_without_packets(capture, selection)
+        end_without_packets(capture, selection, hint="")  # the report has said it
 
 
 @app.command()
