@@ -138,7 +138,7 @@ def cisco_hdlc(r: Dice, piece: Piece, number: int) -> tuple[Piece, dict[str, int
 
 
 def ethernet_header(number: int) -> bytes:
-    """Between addresses of known makers: by these tshark recognises Ethernet in a pseudowire, and FabricPath by its own."""
+    """Between addresses by which tshark recognises Ethernet in a pseudowire, and FabricPath."""
     addresses = "020abd000000 020abc000000" if number == 0x8903 else "a82066000001 00000c000002"
     return bytes.fromhex(addresses) + struct.pack(">H", number)
 
