@@ -160,7 +160,7 @@ def random_pcapng(random: Random, frames: Sequence[tuple[int, bytes, int, int]])
 
 # ---- Frames ----------------------------------------------------------------------------------------------------------
 
-LINK_TYPES = (0, 1, 9, 12, 14, 50, 51, 101, 104, 105, 108, 113, 127, 228, 229, 276)
+LINK_TYPES = (0, 1, 9, 10, 12, 14, 50, 51, 101, 104, 105, 108, 113, 127, 228, 229, 276)
 TUNNEL_PORTS = (4789, 8472, 6081, 2152, 3544, 4754, 6635, 1701)
 
 
@@ -258,6 +258,8 @@ class FrameMaker:
             data = self.ppp()
         elif link_type == 51:
             data = self.pppoe()
+        elif link_type == 10:
+            data = r.choice([b"\x50", b"\x57", b"\x80"]) + bytes(12) + self.snap()
         elif link_type == 105:
             data = self.ieee80211()
         elif link_type == 127:
@@ -586,6 +588,8 @@ class FrameMaker:
             subheader = self.chance(0.5)
             protocol = 0x22EB
             inner = bytes(11) + bytes([subheader]) + bytes(8 * subheader) + self.ethernet(depth)
+        elif kind < 0.95:
+            protocol, inner = self.random.choice([0x8200, 0x8240, 0x8201, 0x9000]), self.ieee80211()
         else:
             protocol, inner = 0x883E, bytes(4 if self.chance(0.5) else 0) + self.ipv4(depth)
         return struct.pack(">HH", flags, protocol) + body + inner

@@ -264,6 +264,7 @@ class Decoder:
             0: lambda w: self.null(w, either_order=True),
             1: self.ethernet,
             9: self.ppp,
+            10: self.fddi,
             12: self.raw_ip,
             14: self.raw_ip,
             50: self.ppp,
@@ -381,6 +382,11 @@ class Decoder:
         if flags & 0x10:
             w = w.clipped(w.wire_bytes - 4)
         self.ieee80211(w.behind(size), padded=bool(flags & 0x20))
+
+    def fddi(self, w: Window) -> None:
+        w.need(13)
+        if w.number(0, 1) >> 4 == 5:
+            self.llc(w.behind(13))
 
     def ieee80211(self, w: Window, padded: bool = False) -> None:
         w.need(24)
@@ -665,6 +671,8 @@ class Decoder:
         elif protocol == 0x22EB:
             w.need(12)
             self.ethernet(inside.behind(20 if w.number(11, 1) & 1 else 12))
+        elif protocol == 0x9000 or protocol in range(0x8200, 0x8400, 16):
+            self.ieee80211(inside)
         elif protocol == 0x883E:
             w.need(4)
             self.ipv4(inside if w.number(0, 1) >> 4 == 4 else inside.behind(4))

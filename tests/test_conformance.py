@@ -424,7 +424,7 @@ def _clipped(d: Difference, frame: Frame, header_bytes: int) -> bool:
     return d.ours == max(there - frame.ip_header_bytes - header_bytes, 0)
 
 
-NOT_DECODED = ["arcnet", "erf", "fddi", "fr", "ipnet", "ipoib", "juniper", "nflog", "pktap", "user_dlt"]
+NOT_DECODED = ["arcnet", "erf", "fr", "ipnet", "ipoib", "juniper", "nflog", "pktap", "user_dlt"]
 
 RULES = [
     Rule(
@@ -486,7 +486,7 @@ RULES = [
         lambda d, f: f.inside_fragment and d.theirs < d.ours,
     ),
     Rule(
-        "802.11 frames in GRE are not walked through",
+        "an A-MSDU is not walked through",
         f"src dst protocol ttl {_TCP_COLUMNS}",
         lambda d, f: "gre:wlan" in ":".join(f.layers),
     ),

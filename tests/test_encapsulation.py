@@ -167,7 +167,7 @@ def ieee80211(r: Dice, piece: Piece, _: int) -> tuple[Piece, dict[str, int]]:
     kind, to_and_from = r.choice([(0x08, 0), (0x08, 1), (0x08, 2), (0x08, 3), (0x88, 1), (0x88, 3)])
     header = struct.pack("<BBH", kind, to_and_from, 0) + b"\2" * 18 + bytes(2)
     header += b"\2" * (6 * (to_and_from == 3)) + bytes(2 * (kind == 0x88))
-    return piece.behind(header), {"link": 105, "802.11": len(header)}
+    return piece.behind(header), {"link": 105, "802.11": len(header), "802.11 frame": 1}
 
 
 @maker("radiotap", "802.11")
@@ -223,7 +223,8 @@ def mpls(r: Dice, piece: Piece, _: int) -> tuple[Piece, dict[str, int]]:
 
 @maker("pseudowire", "frame")
 def pseudowire(r: Dice, piece: Piece, _: int) -> tuple[Piece, dict[str, int]]:
-    return piece.behind(labels(r) + bytes(4 * r.randrange(2))), MPLS
+    looks_like_one = piece.data[0] >> 4 == 0  # an address that begins as a control word does
+    return piece.behind(labels(r) + bytes(4 if looks_like_one else 4 * r.randrange(2))), MPLS
 
 
 @maker("PPP", "ppp")
@@ -239,6 +240,11 @@ def pppoe(r: Dice, piece: Piece, number: int) -> tuple[Piece, dict[str, int]]:
     counted, trailer = lengths(r, piece)
     header = struct.pack(">BBHHH", 0x11, 0, 1, counted + 2, number)
     return piece.behind(header, counted, trailer), {"ethertype": 0x8864, "link": 51}
+
+
+@maker("FDDI", "llc")
+def fddi(r: Dice, piece: Piece, _: int) -> tuple[Piece, dict[str, int]]:
+    return piece.behind(bytes([r.randrange(0x50, 0x58), *bytes(12)])), {"link": 10}
 
 
 def gre_header(r: Dice, protocol: int) -> bytes:
@@ -257,6 +263,11 @@ def gre(r: Dice, piece: Piece, number: int) -> tuple[Piece, dict[str, int]]:
 @maker("Ethernet in GRE", "frame")
 def gre_ethernet(r: Dice, piece: Piece, _: int) -> tuple[Piece, dict[str, int]]:
     return piece.behind(gre_header(r, 0x6558)), GRE
+
+
+@maker("802.11 in GRE", "802.11 frame")
+def gre_ieee80211(r: Dice, piece: Piece, _: int) -> tuple[Piece, dict[str, int]]:
+    return piece.behind(gre_header(r, r.choice([0x8200, 0x8210, 0x83F0, 0x9000]))), GRE
 
 
 @maker("ERSPAN", "frame")

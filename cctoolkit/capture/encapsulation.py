@@ -18,8 +18,8 @@ bound : int64
     Address where what follows ends by the header's own length field; ``UNBOUNDED`` if it has none. Bytes from there
     on are padding or trailers (Ethernet pads frames to 60 bytes) and belong to no payload.
 
-Not decoded: MACsec, TRILL, NSH, L2TPv3, VXLAN-GPE, PPP with header compression, LLC other than SNAP, 802.11 inside GRE
-or CAPWAP, and 802.11 frames that are encrypted, later fragments or A-MSDUs. Where an IP header encloses them, the row
+Not decoded: MACsec, TRILL, NSH, L2TPv3, VXLAN-GPE, PPP with header compression, LLC other than SNAP, 802.11 inside
+CAPWAP, and 802.11 frames that are encrypted, later fragments or A-MSDUs. Where an IP header encloses them, the row
 describes that one; otherwise the frame is counted as ``not_ip``.
 """
 
@@ -88,7 +88,8 @@ TRANSPARENT_ETHERNET, GRE_PPP, ERSPAN_I_II, ERSPAN_III, WCCP = 0x6558, 0x880B, 0
     VXLAN,
     GENEVE,
     L2TP,
-) = range(0x10000, 0x10010)
+    FDDI,
+) = range(0x10000, 0x10011)
 UNKNOWN_LINK = 0x1FFFF
 
 # IP protocols.
@@ -106,6 +107,7 @@ _LINK_TYPES = {
     0: ("NULL", NULL),
     1: ("EN10MB", ETHERNET),
     9: ("PPP", PPP),
+    10: ("FDDI", FDDI),
     12: ("RAW", RAW_IP),
     14: ("RAW", RAW_IP),
     50: ("PPP_SERIAL", PPP),
@@ -287,6 +289,8 @@ def _unwrap(layer, p, end, wire_end):
         return radiotap(p, end, wire_end)
     if layer == IEEE80211:
         return ieee80211(p, end)
+    if layer == FDDI:
+        return fddi(p, end)
     # in IP
     if layer == GRE:
         return gre(p, end)
@@ -650,6 +654,19 @@ def ieee80211(p, end, padded=False):
     return LLC, p + size, UNBOUNDED
 
 
+@kernel
+@no_type_check
+def fddi(p, end):
+    """LINKTYPE_FDDI, a frame of ANSI X3.139; asynchronous ones with LLC have frame control 5x::
+
+    0               1             7        13
+    | frame control | destination | source | LLC
+    """
+    if end - p < 13 or u8(p) >> 4 != 5:
+        return NOTHING, p, UNBOUNDED
+    return LLC, p + 13, UNBOUNDED
+
+
 # ---- In IP -----------------------------------------------------------------------------------------------------------
 
 
@@ -667,7 +684,8 @@ def gre(p, end):
     * a whole Ethernet frame (0x6558) or PPP (0x880B);
     * ERSPAN, a mirrored Ethernet frame (draft-foschiano-erspan): type I has neither sequence number nor header, type II
       has both, its header takes 8 bytes; type III (0x22EB) takes 12 bytes, and 20 if the last bit of these is set;
-    * WCCP version 2 (0x883E), which may put a redirect header of four bytes before the IPv4 packet.
+    * WCCP version 2 (0x883E), which may put a redirect header of four bytes before the IPv4 packet;
+    * an 802.11 frame between an access point and its controller (0x8200 to 0x83F0 in steps of 16, and 0x9000: Aruba).
     """
     if end - p < 4:
         return NOTHING, p, UNBOUNDED
@@ -691,6 +709,8 @@ def gre(p, end):
         return ETHERNET, p, bound
     if layer == GRE_PPP:
         return PPP, p, bound
+    if layer & 0xFE0F == 0x8200 or layer == 0x9000:
+        return IEEE80211, p, bound
     if layer == ERSPAN_I_II:
         return ETHERNET, p + 8 if flags & 0x1000 else p, bound
     if layer == ERSPAN_III:

@@ -641,7 +641,7 @@ def read_capture(
     Notes
     -----
     Not decoded: MACsec, TRILL, NSH, L2TPv3, VXLAN-GPE, PPP with header compression, LLC other than SNAP, 802.11 inside
-    GRE or CAPWAP, and 802.11 frames that are encrypted, later fragments or A-MSDUs. Such frames are counted in
+    CAPWAP, and 802.11 frames that are encrypted, later fragments or A-MSDUs. Such frames are counted in
     ``meta.counts["not_ip"]``, those of unknown link types in ``meta.counts["other_link_type"]``, and inside an IP
     packet the row describes that packet; ``cct info`` reports the counts.
 
