@@ -175,6 +175,11 @@ RESULTS = {
         "--full --background 0 --runs 300 --seeds 1 --window-ms 10000 --window-ms 60000 "
         "--longest 'Dragonfly, CBIQ only=1000' --longest DeePCCI=1000 --longest ours=1000 --only windows", "windows",
     ),
+    "dragonfly-minute-1500": _experiment(
+        "dragonfly", "Dragonfly with windows of a minute, on as many simulated runs as the paper has",
+        "--full --runs 1500 --seeds 1 --window-ms 60000 --longest 'Dragonfly, CBIQ only=1000' --longest DeePCCI=1000 "
+        "--longest ours=1000 --only windows", "windows", "background",
+    ),
     "dragonfly-epochs": _experiment(
         "dragonfly", "the Dragonfly paper's training with windows of 10 s, from runs of a minute",
         "--full --runs 500 --seeds 1 --window-ms 10000 --longest DeePCCI=1000 --only epochs", "epochs",
