@@ -484,6 +484,8 @@ def test_dragonflys_statements_can_come_out_either_way() -> None:
     )
     for network in ("Mininet", "physical network", "other data"):
         assert never_otherwise(dragonfly.windows, {"windows": windows.assign(network=network)}) == [], network
+    one = {"windows": windows[windows.window_ms == windows.window_ms.max()].assign(network="Mininet")}
+    assert not any("increases" in s.claim for s in dragonfly.windows(one))
     elsewhere, there = (table.assign(network="cloud") for table in (windows, in_the_cloud))
     assert never_otherwise(dragonfly.cloud, {"cloud": elsewhere}, {"cloud": there}) == []
     for wanted in (0.99, 0.95, 0.98, 0.6):  # accuracies of figure 5, each its own printed number

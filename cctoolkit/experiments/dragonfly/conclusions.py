@@ -230,11 +230,12 @@ def windows(tables: Tables) -> list[Statement]:
                 bool((ahead >= 0.2).all()),
             )
         )
-        says = _list(dict(mine["f1"].items()))
-        rises = rising(mine["f1"], _ranges(mine))
-        results.append(
-            Statement("10" if physical else "6", "F1 increases with the window length", says, rises)
-        )
+        if len(mine) > 1:
+            says = _list(dict(mine["f1"].items()))
+            rises = rising(mine["f1"], _ranges(mine))
+            results.append(
+                Statement("10" if physical else "6", "F1 increases with the window length", says, rises)
+            )
     return results
 
 
