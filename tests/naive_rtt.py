@@ -95,7 +95,10 @@ def seq_ack(packets, karn=True, one_way=64):
             me.edge = s
         end = s + length
         if karn:
-            if s < me.edge and any(e == end and 0 <= p["ts_ns"] - ts < 200_000 for e, ts in me.waiting):
+            ahead = max([me.reference, *(e for e, _ in me.waiting if e < end)])
+            if ahead <= s < me.edge and any(
+                e == end and 0 <= p["ts_ns"] - ts < 200_000 for e, ts in me.waiting
+            ):
                 continue  # recorded twice
             if s < me.edge and not (me.acked and min(end, me.edge) <= me.reference):
                 me.sent_again.append((s, me.edge))

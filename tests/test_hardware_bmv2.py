@@ -267,6 +267,9 @@ def test_digests_come_from_bmv2s_own_address(monkeypatch: pytest.MonkeyPatch, tm
     messages = 1000
     with pynng.Pub0(listen=bmv2.NOTIFICATIONS, send_buffer_size=messages) as publisher:
         assert list(switch.digests("seen_t", ("number", "port"))) == []
+        deadline = time.monotonic() + 10
+        while not publisher.pipes and time.monotonic() < deadline:  # before, messages have nowhere to go
+            time.sleep(0.01)
         for number in range(messages):
             header = struct.pack("<4sQIiQI", b"LEA|", 0, 0, 1, number, 2)
             publisher.send(header + b"".join(struct.pack(">IH", 2 * number + i, i) for i in (0, 1)))

@@ -222,6 +222,15 @@ def test_segments_recorded_twice_are_samples():
     assert samples_ms(recorded_twice(packets, 200_000)) == []
 
 
+def test_a_segment_with_the_bytes_of_two_is_no_copy_of_the_second():
+    """It sends both again, so their ACKs are in doubt: the example is a speaker's, which asks twice within 0.1 ms."""
+    before = [(0, 0, MSS), (0.05, 1000, MSS), (0.1, 0, 2 * MSS)]
+    packets = exchange(*before, (1, 1000), (1.7, 2000), (30, 2000, MSS), (55, 3000))
+    assert samples_ms(packets) == [(55, 0, 25)]
+    once_acknowledged = exchange((0, 0, MSS), (1, 1000), (1.05, 1000, MSS), (1.1, 500, 1500), (3, 2000))
+    assert samples_ms(once_acknowledged) == [(1, 0, 1)]
+
+
 def test_what_waited_behind_a_hole_is_left_out():
     """1000 is lost before the tap, 2000 arrives and waits: its ACK is late by the recovery."""
     before = [(0, 0, MSS), (1, 2000, MSS), (10, 1000)]

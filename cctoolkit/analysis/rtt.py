@@ -41,7 +41,7 @@ is certain *which* transmission was acknowledged:
   behind a hole until it was filled. Bytes that had been acknowledged before they were retransmitted cast no doubt.
   (With retransmissions outstanding at two places, segments sent between them are not sampled either.)
 - A segment that ends where an outstanding one ends, seen less than 0.2 ms before, was recorded twice, as mirror ports
-  do, and sent once: it is ignored.
+  do, and sent once: it is ignored, unless it begins with bytes of another.
 - A segment whose ACK passed the tap first is not awaited.
 - RST segments are ignored: a RST does not answer data.
 

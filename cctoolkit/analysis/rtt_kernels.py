@@ -378,13 +378,19 @@ def _place_by_end(pool, own, e):
 
 @kernel
 @no_type_check
-def _was_recorded(pool, own, e, ts_ns):
-    """Whether a segment that ends at `e` is outstanding that passed so shortly before that it was not sent again."""
+def _was_recorded(pool, own, s, e, ts_ns):
+    """Whether a segment from `s` to `e` is outstanding that passed so shortly before that it was not sent again.
+
+    One that begins before the last byte that was acknowledged, or waits, ahead of it is not the same segment.
+    """
+    ahead = own.una
     node = np.int64(own.head)
     while node != 0 and np.int32(np.uint32(_number_of(pool, node)) - e) < 0:
+        ahead = np.uint32(_number_of(pool, node))
         node = _next_of(pool, node)
     return (
         node != 0
+        and np.int32(s - ahead) >= 0
         and np.uint32(_number_of(pool, node)) == e
         and 0 <= ts_ns - le64(pool + 16 * node) < OLD_COPY_NS
     )
@@ -426,7 +432,7 @@ def _send(pool, counts, own, s, e, flags, ts_ns, bits, alone, karn, one_way_limi
     beyond = np.int32(e - nxt) > 0
     una = own.una
     if np.int32(s - nxt) < 0:
-        if karn and _was_recorded(pool, own, e, ts_ns):
+        if karn and _was_recorded(pool, own, s, e, ts_ns):
             return bits
         counts.retransmitted += 1
         if karn and (bits & ACKED == 0 or np.int32((nxt if beyond else e) - una) > 0):
