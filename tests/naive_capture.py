@@ -270,7 +270,7 @@ class Decoder:
             50: self.ppp,
             51: self.pppoe,
             101: self.raw_ip,
-            104: lambda w: self.ethertype(w.number(2, 2), w.behind(4)),
+            104: self.cisco_hdlc,
             105: self.ieee80211,
             108: lambda w: self.null(w, either_order=False),
             113: lambda w: self.cooked(w, w.number(14, 2), 16),
@@ -411,10 +411,12 @@ class Decoder:
         else:
             self.ipv4(w)
 
+    def cisco_hdlc(self, w: Window) -> None:
+        self.ethertype(w.number(2, 2), w.behind(4))
+
     def ppp(self, w: Window) -> None:
         if w.number(0, 2) in (0x0F00, 0x8F00):
-            w.need(4)
-            self.ethertype(w.number(2, 2), w.behind(4))
+            self.cisco_hdlc(w)
             return
         if w.number(0, 2) == 0xFF03:
             w = w.behind(2)
